@@ -50,6 +50,10 @@ class NoSuchResourceError(UsageError):
     """What a request names does not exist."""
 
 
+class UnknownZone(UsageError):
+    """A zone does not exist, or this login cannot use it."""
+
+
 class OutOfReachError(TpuTuiError):
     """The cloud or a worker could not be reached, or refused the login."""
 

@@ -1,7 +1,31 @@
 from __future__ import annotations
 
 from tests.console.stage import a_slice, make_run
-from tui.console.render.describe import format_document
+from tui.console.render.describe import describe_core, format_document
+from tui.logs.core_row import CoreRow, FirstNan
+
+
+def test_a_core_is_described_in_words() -> None:
+    row = CoreRow(
+        3, "xla:1", 0, None, 1, 40, float("nan"), 250.5, None, None, "02:38:57", 2, "nan", "examples/s", 0.5
+    )
+    lines = describe_core(row).splitlines()
+    assert "rate: 250.5 examples/s" in lines
+    assert "global rate: –" in lines
+    assert "pace: 50 % of the median core's" in lines
+    assert "steps behind the median: 2" in lines
+    assert "loss: nan" in lines
+    assert "_" not in "".join(lines)
+    assert "no number since" not in "".join(lines)
+    lines = describe_core(row._replace(first_nan=FirstNan(1, 38, None, 0, 4096))).splitlines()
+    assert lines[-6:] == [
+        "loss is no number since:",
+        "  epoch: 1",
+        "  step: 38",
+        "  time: –",
+        "  worker: 0",
+        "  offset: 4096",
+    ]
 
 
 def test_a_document_is_formatted_without_brackets() -> None:

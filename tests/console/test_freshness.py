@@ -183,3 +183,17 @@ async def test_between_two_attempts_no_core_trains_and_none_is_behind(operator: 
         directory.append_event("state", state="running")
         await until(pilot, lambda: "· launching" not in shown(cores) and "what it printed" not in trouble(app))
         assert cause in trouble(app)
+
+
+async def test_what_the_cloud_said_about_a_lost_link_goes_when_the_link_is_back(operator: StageOperator) -> None:
+    directory = running(operator, trained=range(0, 20, 5))
+    said = "the Cloud TPU API says: slice my-tpu is READY; so worker 1 crashed or hangs"
+    directory.append_event("link", worker=1, status="lost", detail="no answer")
+    directory.append_event("note", text=said, slice="ready", gone=False, remedy="")
+    async with opened_run(operator, directory) as (app, pilot):
+        await until(pilot, lambda: "connection lost: worker 1" in trouble(app))
+        directory.append_event("link", worker=1, status="restored", detail="")
+        await until(pilot, lambda: "connection lost" not in trouble(app))
+        assert said not in trouble(app)
+        directory.append_event("note", text="slice my-tpu is READY again", slice="ready", waits_on_slice=False)
+        await until(pilot, lambda: "READY again" in trouble(app))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 from textual.events import Key, Paste
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from tests.console.driving import FULL, SMALL, dialog_text, opened_pod, opened_run, running, shown, table, until
 from tests.console.stage import StageOperator
@@ -15,8 +15,9 @@ from tui.console.intents import OpenRunRequested
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog, WaitDialog
 from tui.console.screens.equivalents import EquivalentsDialog
-from tui.console.screens.help import TEXTUAL_BINDINGS, format_help, list_bindings
+from tui.console.screens.help import HELP_NOTES, TEXTUAL_BINDINGS, format_help, list_bindings
 from tui.console.screens.launch import LaunchDialog
+from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
 from tui.console.widgets.footer import KeyFooter
@@ -188,6 +189,21 @@ async def test_help_names_every_key_of_the_screen(operator: StageOperator) -> No
         await until(pilot, lambda: app.screen is screen)
 
 
+@pytest.mark.parametrize("size", [SMALL, (115, 40), (200, 60)])
+async def test_no_key_of_the_help_takes_more_than_one_line(operator: StageOperator, size: tuple[int, int]) -> None:
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory, size) as (app, pilot):
+        await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count())
+        await pilot.press("question_mark")
+        await until(
+            pilot, lambda: isinstance(app.screen, TextDialog) and app.screen.query_one("#reading Static").region
+        )
+        text = app.screen.query_one("#reading Static", Static)
+        first, *lines = str(text.content).removesuffix(HELP_NOTES).splitlines()
+        assert max(map(len, lines)) <= text.content_size.width
+        assert (first != "on this screen") is (size[0] > 100), "two columns where there is room"
+
+
 async def test_the_message_of_a_key_replaces_the_previous_one(own_home: Path) -> None:
     app = ConsoleApp(StageOperator(own_home))
     async with app.run_test(size=FULL) as pilot:
@@ -209,3 +225,19 @@ async def test_the_line_of_keys_is_shown_in_a_window_without_the_focus(operator:
         app.perform(OpenRunRequested(running(operator)))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         await until(pilot, lambda: app.screen.query_one(KeyFooter).keys)
+
+
+async def test_keys_never_act_on_a_run_that_the_filter_hides(operator: StageOperator) -> None:
+    for name in ("mixed", "plain"):
+        running(operator, id=f"{name}-20261121-080000-a1b2", argv=("python3", f"{name}.py"))
+    async with opened_pod(operator) as (app, pilot):
+        await until(pilot, lambda: table(app, "runs").row_count() == 2)
+        await pilot.press("4", "slash", *"mixed", "enter")
+        await until(
+            pilot, lambda: "1 of 2 runs with “mixed”" in str(app.screen.query_one("#pane-runs").border_subtitle)
+        )
+        await pilot.press("x")
+        assert isinstance(app.screen, StopDialog)
+        assert "mixed.py" in dialog_text(app)
+        await pilot.press("escape", "slash", *"no such run", "enter", "x")
+        assert isinstance(app.screen, PodScreen)

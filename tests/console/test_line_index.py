@@ -184,6 +184,25 @@ def test_unfinished_lines_are_shown_below_merged_lines(tmp_path: Path) -> None:
     assert [line.worker for line in found.lines(0, 9)] == [1, 0]
 
 
+def test_the_unfinished_last_line_of_a_worker_that_has_ended_is_shown_and_found(tmp_path: Path) -> None:
+    source = merged(tmp_path, (0, b"a1\nfatal: disk full"), (1, b"b1\nhal"))
+    found = TextFilter(source, "disk")
+    assert [line.data for line in source.lines(0, 9)] == [b"a1", b"b1"]
+    source.set_ended([0])
+    assert [(line.worker, line.data) for line in source.lines(0, 9)] == [
+        (0, b"a1"),
+        (1, b"b1"),
+        (0, b"fatal: disk full"),
+    ]
+    found.advance(100_000)
+    assert [line.data for line in found.lines(0, 9)] == [b"fatal: disk full"]
+    with (tmp_path / "0").open("ab") as log:
+        log.write(b", and more\n")
+    source.add_arrivals([(0, (tmp_path / "0").stat().st_size)])
+    source.advance(10_000)
+    assert [line.data for line in source.lines(2, 9)] == [b"fatal: disk full, and more"]
+
+
 def test_a_filter_keeps_the_order_of_merged_lines(tmp_path: Path) -> None:
     source = merged(tmp_path, (0, b"x 1\ny\n"), (1, b"y\nx 2\n"), (0, b"X 3\n"))
     found = TextFilter(source, "x ")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
-from tui.console.widgets.headline import Headline
+from tui.console.widgets.headline import Headline, fit_cells
+from tui.console.widgets.problem_panel import Problem, ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.table_columns import Cell
 
@@ -70,3 +71,48 @@ async def test_a_click_next_to_the_mark_chooses_the_tab_under_it() -> None:
         place = tabs.render_line(0).text.index("worker 28")
         await pilot.click(TabBar, offset=(place + 2, 0))
         assert tabs.active == "28"
+
+
+FIGURES = [
+    Cell("epoch 2"),
+    Cell("step 400"),
+    Cell("0.312 s/step", "dim"),
+    Cell("loss 1.23456", "accent"),
+    Cell("(1.234–1.236)", "dim"),
+    Cell("1,234.5 examples/s", "good"),
+    Cell("8 of 8 cores"),
+    Cell("best accuracy 71.25 %"),
+]
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"),
+    [
+        (118, []),
+        (104, ["(1.234–1.236)"]),
+        (100, ["0.312 s/step", "(1.234–1.236)"]),
+        (82, ["(1.234–1.236)", "best accuracy 71.25 %"]),
+    ],
+)
+def test_figures_are_shown_as_far_as_they_fit_the_dim_ones_last(width: int, left_out: list[str]) -> None:
+    shown = fit_cells(FIGURES, [len(cell.text) for cell in FIGURES], width)
+    assert [cell.text for cell in FIGURES if cell not in shown] == left_out
+
+
+async def test_a_problem_whose_layout_was_lost_gets_its_room_when_it_is_shown_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app, long = LinesApp(), Problem(("straggler: core 1; " * 10,), "warn")
+    async with app.run_test(size=(80, 24)) as pilot:
+        panel = ProblemPanel()
+        await app.mount(panel)
+        panel.show(Problem(("straggler: core 1",), "warn"))
+        await pilot.pause()
+        with monkeypatch.context() as patched:
+            patched.setattr(panel, "refresh", lambda *_, **__: panel)
+            panel.show(long)
+        await pilot.pause()
+        assert panel.size.height == 1
+        panel.show(long)
+        await pilot.pause()
+        assert panel.size.height == panel.rows(80) == 3

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,32 @@ async def test_passed_checks_take_one_line_until_their_key_is_pressed_or_one_fai
         await pilot.press("c", "1")
         await until(pilot, lambda: checks.region and "preempted" in shown(table(app, "checks")))
         assert "checks passed" not in str(workers.border_subtitle)
+
+
+async def test_what_was_seen_of_the_machines_of_before_is_dropped_and_seen_anew(operator: StageOperator) -> None:
+    operator.rows = [CheckRow("slice", None, None, None, "warn", None, "READY and HEALTHY")]
+    before, *others = operator.listed.slices
+    async with opened_pod(operator) as (app, pilot):
+        workers, checks = (lambda name=name: shown(table(app, name)) for name in ("workers", "checks"))
+        await until(pilot, lambda: "refused" in workers() and "READY" in checks())
+        operator.listed = Listing((replace(before, state="PREEMPTED"), *others))
+        app.pollers.refresh()
+        await until(pilot, lambda: "refused" not in workers() and "READY" not in checks())
+        operator.rows = [CheckRow("slice", None, None, None, "warn", None, "back again")]
+        operator.listed = Listing((before, *others))
+        app.pollers.refresh()
+        await until(pilot, lambda: "refused" in workers() and "back again" in checks())
+        operator.rows = [CheckRow("slice", None, None, None, "warn", None, "made anew")]
+        operator.listed = Listing((replace(before, created="2026-11-22T10:00:00Z"), *others))
+        app.pollers.refresh()
+        await until(pilot, lambda: "made anew" in checks())
+        operator.listed = Listing(())
+        app.pollers.refresh()
+        await until(pilot, lambda: "made anew" not in checks())
+        operator.rows = [CheckRow("slice", None, None, None, "warn", None, "never seen")]
+        operator.listed = Listing((replace(before, created="2026-11-23T10:00:00Z"),))
+        app.pollers.refresh()
+        await until(pilot, lambda: "never seen" in checks())
 
 
 PREEMPTION = "about to be preempted: Google Cloud wants it back"

@@ -15,6 +15,7 @@ from tui.console.screens.run_layout import (
     divide_height,
     get_upper_room,
     has_room_for_logs,
+    reserve_rows,
 )
 
 SCREEN = LayoutInputs(rows=4, room=33, started=True, one_at_a_time=False, stacked=False, charts_in_front=False)
@@ -50,3 +51,7 @@ def test_the_logs_keep_two_fifths_of_what_the_headline_leaves() -> None:
 def test_a_log_is_shown_below_a_table_that_leaves_it_some_lines() -> None:
     assert has_room_for_logs(24 - EDGE_ROWS - FRAME_ROWS - MIN_LOG_ROWS, 24)
     assert not has_room_for_logs(25 - EDGE_ROWS - FRAME_ROWS - MIN_LOG_ROWS, 24)
+
+
+def test_the_room_for_a_problem_changes_only_with_a_long_one() -> None:
+    assert [reserve_rows(rows) for rows in (0, 1, 2, 3, 4)] == [0, 3, 3, 3, 4]

@@ -453,3 +453,49 @@ async def test_findings_stay_visible_when_the_run_is_over(operator: StageOperato
         assert "the loss was nan on core 22 (worker 2, 10.164.0.45), since epoch 1, step 65" in trouble(app)
         assert "nan c22 · behind c13" in headline(app)
         assert "level" not in trouble(app)
+
+
+async def test_the_last_line_of_a_crash_is_in_the_merged_log_without_a_newline(
+    operator: StageOperator,
+) -> None:
+    directory = running(operator)
+    write(directory, 2, b"step 1 loss 2\nfatal: disk full")
+    async with opened_run(operator, directory) as (app, pilot):
+        log = app.screen.query_one(LogPane)
+        await pilot.press("l")
+        await until(pilot, lambda: "step 1 loss 2" in shown(log))
+        directory.append_event("exit", worker=2, exit_code=4, signal=None, size=1, cause="exit code 4")
+        await until(pilot, lambda: "fatal: disk full" in shown(log))
+        await pilot.press("slash", *"disk", "enter")
+        await until(pilot, lambda: "1 line with" in log.summary)
+
+
+@pytest.mark.parametrize("banner", [30, 100, 200])
+async def test_the_layout_depends_on_size_and_content_and_not_on_the_sizes_before(
+    operator: StageOperator, banner: int
+) -> None:
+    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice(count=1)))
+    begin(directory)
+    train(directory, range(0, 20, 5))
+    directory.append_event("note", text="word " * (banner // 5))
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
+
+        def regions() -> list[object]:
+            names = ("#trouble", "#pane-cores", "#pane-logs")
+            return [app.screen.query_one(name).region for name in names]
+
+        await until(pilot, lambda: app.screen.query_one(CoreTableWidget).row_count() == 8)
+        await pilot.pause(0.3)
+        before = regions()
+        for size in ((79, 24), (40, 12)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause(0.3)
+            await pilot.resize_terminal(*SMALL)
+            await pilot.pause(0.3)
+            assert regions() == before
+        directory.append_event("note", text="word " * 60)
+        await until(pilot, lambda: len(trouble(app)) > 290)
+        directory.append_event("note", text="word " * (banner // 5))
+        await until(pilot, lambda: len(trouble(app)) < 290)
+        await pilot.pause(0.3)
+        assert regions() == before

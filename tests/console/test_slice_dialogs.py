@@ -194,6 +194,50 @@ async def test_a_failed_creation_shows_the_next_step_and_can_be_opened_again(own
         assert "failed after" in dialog_text(stand.app)
 
 
+async def test_after_a_refused_creation_the_form_begins_with_what_was_typed(own_home: Path) -> None:
+    async with console(own_home) as stand:
+        stand.service.faults.operation_failures["create"] = [rpc_errors.no_capacity("local-a")]
+        await stand.open_form(name="pod", type="v2-8", version="tpu-ubuntu2204-base", labels="team=vision")
+        await stand.pilot.press("ctrl+s")
+        await stand.until(lambda: "failed after" in dialog_text(stand.app))
+        await stand.pilot.press("escape")
+        dialog = await stand.open_form()
+        texts = {"name": "pod", "type": "v2-8", "version": "tpu-ubuntu2204-base", "labels": "team=vision"}
+        assert dialog.texts().items() >= texts.items()
+        await stand.pilot.press("ctrl+s")
+        await stand.until(lambda: "READY after" in dialog_text(stand.app))
+        await stand.pilot.press("escape")
+        assert (await stand.open_form()).texts()["labels"] == ""
+
+
+async def test_a_zone_that_does_not_exist_is_named_at_its_field_and_nothing_is_requested(own_home: Path) -> None:
+    async with console(own_home) as stand:
+        dialog = await stand.open_form(name="pod", zone="local-x", type="v2-8", version="tpu-ubuntu2204-base")
+        note = dialog.query_one("#zone-note", Static)
+        await stand.until(lambda: "no such zone: local-x" in str(note.content))
+        assert "did you mean" in str(note.content)
+        assert "cannot be read" not in dialog_text(stand.app)
+        await stand.pilot.press("ctrl+s")
+        assert stand.app.screen is dialog
+        assert stand.slices.requested == []
+        dialog.query_one("#zone", Input).value = "local-a"
+        await stand.until(lambda: "✓ The name is free" in dialog_text(stand.app))
+        assert "no such zone" not in dialog_text(stand.app)
+
+
+async def test_a_refused_request_is_checked_again_when_it_is_sent_again(own_home: Path) -> None:
+    async with console(own_home) as stand:
+        dialog = await stand.open_form(name="pod", type="v2-9", version="tpu-ubuntu2204-base")
+        await stand.until(lambda: "✗" in dialog_text(stand.app))
+        assert " workers, " not in dialog_text(stand.app), "a type that is not offered has no shape"
+        dialog.query_one("#create", Button).focus()
+        await stand.pilot.press("enter")
+        assert stand.app.screen is dialog
+        await stand.until(lambda: "It is checked again now" in stand.messages())
+        await stand.until(lambda: "✗" in dialog_text(stand.app))
+        assert stand.slices.requested == []
+
+
 async def test_a_slice_is_stopped_started_and_deleted_each_by_one_request(own_home: Path) -> None:
     async with console(own_home, SMALL) as stand:
         await stand.create("pod")
@@ -320,7 +364,7 @@ def creating(app: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> ScriptedSlices
     given = ScriptedSlices()
     monkeypatch.setattr(app.operator.slices, "create", given.create)
     request = SliceRequest("pod", "europe-west4-a", "v3-32", metadata={"startup-script": "x"})
-    app.actions.creating.begin(request)
+    app.actions.creating.begin(request, {})
     return given
 
 

@@ -108,6 +108,30 @@ def test_a_column_is_added_only_when_a_more_important_one_has_the_width_it_wants
     assert {column.key: width for column, width in fit_columns(WANTING, room)} == widths
 
 
+def test_no_column_takes_more_than_it_wants_before_the_others_have_what_they_want() -> None:
+    columns = (
+        Column("news", "news", 6, rank=1, flexible=3, wanted=20),
+        Column("exit", "exit", 6, flexible=1, rank=2, wanted=10),
+    )
+    shown = [
+        {column.key: width for column, width in fit_columns(columns, room, {"news": 99, "exit": 12})}
+        for room in (27, 31, 41)
+    ]
+    assert shown == [{"news": 20, "exit": 6}, {"news": 20, "exit": 10}, {"news": 30, "exit": 10}]
+
+
+async def test_an_empty_column_that_collapses_leaves_its_room_to_others() -> None:
+    columns = (Column("name", "name", 4, flexible=1), Column("keeper", "keeper", 13, collapses=True))
+    table = RowTable(columns)
+    async with WidgetApp(table).run_test(size=(40, 5)) as pilot:
+        table.show([TableRow(1, (Cell("run"), Cell("")))])
+        await pilot.pause()
+        assert table.width_of("keeper") == 7
+        table.show([TableRow(1, (Cell("run"), Cell("none")))])
+        await pilot.pause()
+        assert table.width_of("keeper") == 13
+
+
 @pytest.mark.parametrize(
     ("room", "needs", "widths"),
     [
@@ -204,6 +228,33 @@ async def test_a_filter_hides_what_does_not_match() -> None:
         assert [table.row_key(n) for n in range(table.row_count())] == ["beta"]
         table.set_filter("")
         assert table.row_count() == 2
+
+
+async def test_a_filter_that_hides_the_row_of_the_cursor_moves_it_to_the_first_row() -> None:
+    table = RowTable(COLUMNS)
+    async with WidgetApp(table).run_test(size=(40, 8)) as pilot:
+        table.show([row("alpha", 1, "old"), row("beta", 2, "new"), row("gamma", 3, "new")])
+        await pilot.pause()
+        table.set_filter("no such row")
+        assert table.cursor_key is None, "keys never act on a hidden row"
+        table.set_filter("new")
+        assert table.cursor_key == "beta"
+        table.set_filter("")
+        assert table.cursor_key == "beta"
+        table.show([row("alpha", 1), row("gamma", 3)])
+        assert table.cursor_key == "alpha", "nor on one that is gone"
+
+
+async def test_a_filter_that_hides_the_core_of_the_cursor_moves_it_to_the_first_core() -> None:
+    table = CoreTableWidget()
+    async with WidgetApp(table).run_test(size=(100, 20)) as pilot:
+        table.show(cores(16))
+        await pilot.pause()
+        table.action_cursor(3)
+        table.set_filter("w1")
+        assert table.cursor_key == table.row_key(0)
+        assert table.snapshot is not None
+        assert int(table.snapshot.core[np.flatnonzero(table.snapshot.row == table.cursor_key)[0]]) == 8
 
 
 async def test_control_characters_in_cells_never_reach_the_terminal() -> None:

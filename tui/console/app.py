@@ -56,6 +56,8 @@ SHORT_MESSAGE_S = 4.0
 """Messages up to this long answer a key: the next such message replaces them."""
 DIALOG_FRAME_COLUMNS = 12
 """Columns of the screen that a dialog leaves to its frame and to what is behind it."""
+MAX_HELP_COLUMNS = 102
+"""Columns of text in the dialog of keys on a wide screen."""
 log = logging.getLogger(__name__)
 
 
@@ -234,5 +236,6 @@ class ConsoleApp(PausableApp):
         """Show every key of the screen on top."""
         screen = self.screen
         panes = {type(widget): widget for widget in screen.focus_chain if list_bindings(widget)}
-        text = format_help(screen, panes.values(), self.size.width - DIALOG_FRAME_COLUMNS)
+        width = min(self.size.width - DIALOG_FRAME_COLUMNS, MAX_HELP_COLUMNS)
+        text = format_help(screen, panes.values(), width)
         self.perform(TextRequested("keys", text))

@@ -15,9 +15,17 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queued_requests import QueuedRequests
 from tui.cloud.tpu.slice_creation import SliceCreation
 from tui.cloud.tpu.slice_lifecycle import Lifecycle
-from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection, UnknownZone, request_options
+from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
-from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError, did_you_mean, near_matches
+from tui.errors import (
+    CloudError,
+    OutOfReachError,
+    TpuTuiError,
+    UnknownZone,
+    UsageError,
+    did_you_mean,
+    near_matches,
+)
 from tui.pod.api_paths import last_part, region_of
 from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.creation.request_checks import check_slice_request
@@ -132,8 +140,11 @@ class TpuApi:
         """
         check_slice_request(request)
         creation = self._node_creation if request.is_tpu_node else self._creation
-        async for step in creation.create(request, dry_run=dry_run, waits=waits):
-            yield step
+        try:
+            async for step in creation.create(request, dry_run=dry_run, waits=waits):
+                yield step
+        except UnknownZone as error:
+            raise await self._with_near_zones(error, request.zone) from None
 
     async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
         """Return what the zones offer, by default the configured ones, else all."""
@@ -278,19 +289,19 @@ class TpuApi:
                 return None
             raise
 
-    async def _with_near_zones(self, error: UnknownZone, zone: str) -> UsageError:
+    async def _with_near_zones(self, error: UnknownZone, zone: str) -> UnknownZone:
         """Return the error for a zone that does not exist, with the zones that do."""
         remedy = "tpu-tui slices without --zone lists every zone"
         try:
             zones = await self._offers.zones()
         except TpuTuiError:
-            return UsageError(f"no such zone: {zone}", why=error.why, remedy=remedy)
+            return UnknownZone(f"no such zone: {zone}", why=error.why, remedy=remedy)
         near = near_matches(zone, zones) or [name for name in zones if region_of(name) == zone]
         if near:
             remedy = did_you_mean(near)
         elif zones:
             remedy = f"the zones are: {', '.join(zones[:_ZONES_SHOWN])}{' …' if len(zones) > _ZONES_SHOWN else ''}"
-        return UsageError(
+        return UnknownZone(
             f"no such zone: {zone}", why=f"project {self._api.project} has no zone of that name", remedy=remedy
         )
 

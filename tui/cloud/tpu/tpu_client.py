@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
 from tui.cloud.retries import LOCAL_RETRY_S, RETRY_S, pauses
-from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.errors import CloudError, TpuTuiError, UnknownZone, UsageError
 from tui.procs.lazy_imports import without
 from tui.settings import Settings
 
@@ -26,10 +26,6 @@ _LISTING_RESTARTS = 2
 _ASYNC_REST = "google.auth.aio.transport.sessions"
 """REST over aiohttp, optional in google.api_core and a third of its import time."""
 _NO_PROJECT = "set one with --project, TPU_TUI_PROJECT, a profile or gcloud config set project"
-
-
-class UnknownZone(UsageError):
-    """The zone does not exist, or this login cannot use it."""
 
 
 class ApiConnection(Generic[Client]):

@@ -12,6 +12,8 @@ from tui.console.screens.slices.creation import CreationDialog
 from tui.errors import TpuTuiError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tui.console.context import ConsoleContext
     from tui.pod.creation.slice_request import SliceRequest
     from tui.pod.slice import Slice
@@ -24,9 +26,11 @@ class CreateActions:
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
+        self._refused: Mapping[str, str] = {}
+        """What the form held whose creation failed last, until one succeeds."""
 
     def ask_new_slice(self, slice_: Slice | None) -> None:
-        """Ask what slice to create; the form begins with the kind of another one."""
+        """Ask what slice to create; the form begins with what was refused before, or with another slice's kind."""
         context = self._context
         if context.operator.settings.hosts:
             context.notify(ON_HOSTS, severity="warning", timeout=6)
@@ -38,7 +42,8 @@ class CreateActions:
             texts |= {name: text for name, text in kind.items() if text}
         used_paths = {existing.path for existing in context.store.get(SLICES).value or ()}
         used_paths.update(path for name in context.ongoing.running_creations() for path in self._slice_paths(name))
-        context.push_screen(CreateDialog(texts, used_paths), self.begin)
+        dialog = CreateDialog({**texts, **self._refused}, used_paths)
+        context.push_screen(dialog, lambda request: self.begin(request, dialog.sent))
 
     def _slice_paths(self, path: str) -> tuple[str, ...]:
         return self._context.ongoing.creations[path].slice_paths
@@ -54,18 +59,18 @@ class CreateActions:
         if isinstance(self._context.screen, PodScreen):
             self._context.screen.choose_slice(progress.slice_paths[0])
 
-    def begin(self, request: SliceRequest | None) -> None:
-        """Create what the form asked for, and show the progress."""
+    def begin(self, request: SliceRequest | None, texts: Mapping[str, str]) -> None:
+        """Create what a form with these texts asked for, and show the progress."""
         if request is None:
             return
         context = self._context
         progress = CreationProgress(request, context.store.clock())
         context.ongoing.creations.pop(progress.path, None)
         context.ongoing.creations[progress.path] = progress
-        context.tasks.start(f"create {progress.path}", self._create(progress), context.show_error)
+        context.tasks.start(f"create {progress.path}", self._create(progress, texts), context.show_error)
         self.show(progress.path)
 
-    async def _create(self, progress: CreationProgress) -> None:
+    async def _create(self, progress: CreationProgress, texts: Mapping[str, str]) -> None:
         """Create it; one that failed stays in the list of creations, with its error and its scripts' output."""
         context, clock = self._context, self._context.store.clock
         problem: TpuTuiError | None = None
@@ -75,9 +80,10 @@ class CreateActions:
                     context.pollers.refresh()
                 progress.record(step, clock())
             context.ongoing.creations.pop(progress.path, None)
+            self._refused = {}
             context.notify(f"{progress.path} is READY", markup=False, timeout=6)
         except TpuTuiError as error:
-            problem = error
+            problem, self._refused = error, texts
             screen = context.screen
             if not (isinstance(screen, CreationDialog) and screen.progress is progress):
                 context.show_error(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -249,7 +249,7 @@ class FileLines:
 class MergedLines:
     """Lines of all workers in the order in which they arrived: a line stands where its newline came.
 
-    Progress bars that have no newline yet stand at the end, by worker.
+    Progress bars and last lines of workers that have ended, which have no newline, stand at the end, by worker.
     `add_arrivals` takes batches as (worker, end offset); batches of the same worker in a row are one.
     """
 
@@ -266,8 +266,9 @@ class MergedLines:
         self._seen: dict[int | None, int] = dict.fromkeys(self._spools, 0)
         """Lines of each worker that are placed."""
         self._ends: dict[int | None, int] = dict.fromkeys(self._spools, 0)
-        self._bars: dict[int, FileLines] = {}
-        """Files that end in a progress bar."""
+        self._open_ends: dict[int, FileLines] = {}
+        """Files whose unfinished last line is shown."""
+        self._ended: frozenset[int] = frozenset()
 
     def add_arrivals(self, batches: Sequence[tuple[int, int]]) -> None:
         """Take further batches in arrival order."""
@@ -278,10 +279,18 @@ class MergedLines:
             else:
                 self._pending.append((worker, end))
 
+    def set_ended(self, workers: Collection[int]) -> None:
+        """Show the unfinished last lines of these workers: they write no more."""
+        if self._ended != (ended := frozenset(workers)):
+            self._ended = ended
+            for worker, spool in self._spools.items():
+                if worker is not None:
+                    self._place_open_end(worker, spool)
+
     @property
     def count(self) -> int:
-        """Return the number of placed lines and progress bars."""
-        return self.finished + len(self._bars)
+        """Return the number of placed lines, and of unfinished ones that are shown."""
+        return self.finished + len(self._open_ends)
 
     @property
     def finished(self) -> int:
@@ -323,9 +332,7 @@ class MergedLines:
 
     def _place(self, worker: int, spool: FileLines) -> None:
         self._ends[worker] = spool.indexed
-        self._bars.pop(worker, None)
-        if spool.is_overwritten:
-            self._bars[worker] = spool
+        self._place_open_end(worker, spool)
         fresh = spool.finished - self._seen[worker]
         if fresh <= 0:
             return
@@ -337,14 +344,19 @@ class MergedLines:
             self._starts.append(self._starts[-1] + fresh)
         self._seen[worker] = spool.finished
 
+    def _place_open_end(self, worker: int, spool: FileLines) -> None:
+        self._open_ends.pop(worker, None)
+        if spool.is_overwritten or (worker in self._ended and spool.count > spool.finished):
+            self._open_ends[worker] = spool
+
     def _batch(self, number: int) -> int:
         return bisect_right(self._starts, number) - 1
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Return lines by merged number, each with its worker."""
         lines: list[IndexedLine] = []
-        bars = [self._bars[worker] for worker in sorted(self._bars)] if self._bars else []
-        bars = bars[max(0, first - self.finished) : max(0, first + count - self.finished)]
+        open_ends = [self._open_ends[worker] for worker in sorted(self._open_ends)] if self._open_ends else []
+        open_ends = open_ends[max(0, first - self.finished) : max(0, first + count - self.finished)]
         end = min(first + count, self.finished)
         while first < end:
             batch = self._batch(first)
@@ -352,7 +364,7 @@ class MergedLines:
             own = self._first_lines[batch] + first - self._starts[batch]
             lines += self._spools[self._workers[batch]].lines(own, take)
             first += take
-        return lines + [line for spool in bars for line in spool.lines(spool.finished, 1)]
+        return lines + [line for spool in open_ends for line in spool.lines(spool.finished, 1)]
 
     def tail(self, count: int) -> list[IndexedLine]:
         """Return the last placed lines; while many are waiting, the last lines of each worker's file."""

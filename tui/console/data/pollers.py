@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tui.aio.timeouts import within
@@ -51,6 +51,12 @@ def checks_of(slice_: Slice | None) -> DataSource[tuple[CheckRow, ...]]:
     return DataSource(f"checks {slice_.path if slice_ else ''}")
 
 
+def machines_of(slice_: Slice) -> Hashable:
+    """Return what changes when a slice gets other machines, or loses those that it has."""
+    addresses = tuple((worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers)
+    return slice_.state, slice_.created, addresses
+
+
 class Pollers:
     """Starts and stops the loops and tasks. Knows no widget."""
 
@@ -61,6 +67,8 @@ class Pollers:
         self._wanted = asyncio.Event()
         self._answered = asyncio.Event()
         self._started = False
+        self._listed: dict[str, Slice] = {}
+        """Slices as they were last listed, by path."""
         self._read_statuses: dict[str, RunStatus] = {}
         """Ended runs whose figures were read, as they were then."""
 
@@ -91,6 +99,7 @@ class Pollers:
             self.store.set_busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
             try:
                 listing = await self.operator.slices.list_all()
+                self._drop_old_readings(listing.slices)
                 self.store.put(SLICES, listing.slices, listing.problems, notes=listing.notes)
                 pause = SLICES_INTERVAL_S
             except Exception as error:
@@ -100,6 +109,20 @@ class Pollers:
             self._wanted.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(self._wanted.wait(), pause)
+
+    def _drop_old_readings(self, slices: Sequence[Slice]) -> None:
+        """Drop what was seen of machines that a slice no longer has."""
+        for slice_ in slices:
+            is_outdated = self._is_outdated(slice_)
+            self._listed[slice_.path] = slice_
+            if is_outdated:
+                for source in (workers_of(slice_), checks_of(slice_)):
+                    self.tasks.cancel(source.name)
+                    self.store.drop(source)
+
+    def _is_outdated(self, slice_: Slice) -> bool:
+        """Return whether a slice has other machines than when it was last listed."""
+        return machines_of(self._listed.get(slice_.path, slice_)) != machines_of(slice_)
 
     async def _runs(self) -> None:
         """Read the runs in a thread, the newest ones first, then only what has changed."""
@@ -186,8 +209,8 @@ class Pollers:
                     self.store.put(source, tuple(rows), busy="checking… Esc cancels")
                     due = now + CHECKS_INTERVAL_S
         finally:
-            self.store.put(source, tuple(rows))
-            self.store.set_busy(source, "")
+            if not self._is_outdated(slice_):
+                self.store.put(source, tuple(rows))
 
     def cancel_checks(self) -> bool:
         """Cancel running checks; return whether there were any."""

@@ -230,6 +230,9 @@ class RunFeed:
             source.add_arrivals(
                 [(batch.worker, batch.end) for batch in batches if batch.attempt == newest[batch.worker]]
             )
+            if self._status is not None:
+                is_over = self._status.state.is_over
+                source.set_ended([part.worker for part in self._status.workers if is_over or part.ended])
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
         """Read from the mirror's end."""

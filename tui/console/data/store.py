@@ -63,6 +63,10 @@ class Store:
         """Store a source's answer."""
         self._set(source, SourceReading(value, self.clock(), problems, busy, notes))
 
+    def drop(self, source: DataSource[Any]) -> None:
+        """Forget all that a source answered."""
+        self._readings.pop(source, None)
+
     def fail(self, source: DataSource[Any], problem: TpuTuiError) -> None:
         """Store a source's failure. The old value stays, with its age."""
         self._set(source, replace(self.get(source), problems=(problem,), busy=""))

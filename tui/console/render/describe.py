@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tui.logs.core_row import json_number
 from tui.text.numbers import significant
+
+if TYPE_CHECKING:
+    from tui.logs.snapshot import CoreRow
 
 MAX_LIST_WIDTH = 100
 """Characters of a list of plain values that stand on one line."""
@@ -21,6 +25,33 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\
 def format_document(value: Mapping[str, Any]) -> str:
     """Return one line per name and value; nested values are indented, `–` is unknown."""
     return "\n".join(_lines_of(value))
+
+
+def describe_core(core: CoreRow) -> str:
+    """Return everything known of a core in words; how its loss became no number only if it did."""
+    fields: dict[str, object] = {
+        "core": core.core,
+        "worker": core.worker,
+        "address": core.address,
+        "device": core.device,
+        "state": core.state,
+        "epoch": core.epoch,
+        "step": core.step,
+        "steps behind the median": core.lag,
+        "loss": json_number(core.loss),
+        "rate": _with_unit(core.rate, core.rate_unit),
+        "global rate": _with_unit(core.global_rate, core.rate_unit),
+        "pace": None if core.pace is None else f"{core.pace * 100:.0f} % of the median core's",
+        "last sample": core.time,
+        "clock in the log": core.clock,
+    }
+    if core.first_nan is not None:
+        fields["loss is no number since"] = core.first_nan.to_json()
+    return format_document(fields)
+
+
+def _with_unit(rate: float | None, unit: str | None) -> str | None:
+    return None if rate is None else " ".join(filter(None, (str(significant(rate)), unit)))
 
 
 def _lines_of(value: Mapping[str, Any]) -> Iterator[str]:

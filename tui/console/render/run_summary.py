@@ -174,7 +174,7 @@ def find_problem(
     elif is_live(status):
         lines += _core_problems(feed, frozenset() if reads else stale_workers(status, now))
     lines += error
-    if status.notes and not lines:
+    if status.notes and not lines and not _is_outdated(status, status.notes[-1]):
         lines.append((status.notes[-1], "dim"))
     return replace(
         make_problem(lines, [*_failed_phases(status), *remedy]),
@@ -182,6 +182,11 @@ def find_problem(
         quoted=tuple(map(decode_visible_line, last_lines)),
         is_partial=not feed.caught_up,
     )
+
+
+def _is_outdated(status: RunStatus, note: str) -> bool:
+    """Return whether a note says why workers without a lost connection were out of reach."""
+    return note == status.slice_note and any(worker.link == "restored" for worker in status.workers)
 
 
 def _core_problems(feed: Feed, unseen: frozenset[int]) -> list[tuple[str, str]]:

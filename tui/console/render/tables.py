@@ -53,7 +53,7 @@ RUN_COLUMNS = (
     Column("runtime", "runtime", 8, rank=2),
     Column("slice", "slice", 12, rank=3, flexible=1),
     Column("exits", "exit codes", 12, rank=5, flexible=1, wanted=30),
-    Column("keeper", "keeper", 13, rank=2),
+    Column("keeper", "keeper", 13, rank=2, collapses=True),
     Column("latest", "latest", 16, rank=1, flexible=3, wanted=36),
     Column("command", "command", 24, rank=4, flexible=1),
 )
@@ -268,6 +268,14 @@ def make_run_row(status: RunStatus, now: float, latest: LatestFigures | None = N
             command,
         ),
     )
+
+
+def count_runs(statuses: Sequence[RunStatus], shown: int, filter_text: str) -> str:
+    """Return how many runs are live or, with a filter, how many it shows; empty without runs."""
+    if statuses and filter_text:
+        return f"{shown} of {len(statuses)} run{'s' * (len(statuses) != 1)} with “{filter_text}”"
+    live = sum(not status.state.is_over for status in statuses)
+    return f"{live} of {len(statuses)} live" if statuses else ""
 
 
 def explain_no_slices(where: str, *, is_known: bool, has_hosts: bool, can_create: bool) -> str:

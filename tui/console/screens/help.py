@@ -11,7 +11,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 
-KEYS_WIDTH = 16
+KEYS_WIDTH = 15
 COLUMN_WIDTH = 50
 SIDEWAYS = ("scroll_", "page_")
 """Prefixes of actions that Textual binds for sideways scrolling, which these panes do not use."""
@@ -89,8 +89,12 @@ TEXTUAL_BINDINGS = {
 
 
 def _bindings(node: Screen[object] | Widget, *, inherited: bool) -> list[Binding]:
-    """Return the bindings of a screen or a pane, with or without those of every Textual screen."""
-    bindings = [binding for binding in list_bindings(node) if not binding.action.startswith(SIDEWAYS)]
+    """Return the bindings of a screen or a pane that do something, with or without those of every Textual screen."""
+    bindings = [
+        binding
+        for binding in list_bindings(node)
+        if not binding.action.startswith(SIDEWAYS) and node.check_action(binding.action, ()) is not False
+    ]
     if not inherited:
         return [binding for binding in bindings if binding.action not in TEXTUAL_BINDINGS]
     return [

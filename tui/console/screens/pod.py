@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 
 from tui.console import intents
-from tui.console.data.pollers import FIGURES, RUNS, SLICES, checks_of, workers_of
+from tui.console.data.pollers import FIGURES, RUNS, SLICES, checks_of, machines_of, workers_of
 from tui.console.data.store import DataSource
 from tui.console.render import tables
 from tui.console.render.describe import format_document
@@ -132,7 +132,7 @@ class PodScreen(MainScreen):
             return
         reading = self.console.store.get(SLICES)
         slices = reading.value or ()
-        self._slices = {slice_.path: slice_ for slice_ in slices}
+        before, self._slices = self.chosen_slice(), {slice_.path: slice_ for slice_ in slices}
         table = self._tables["slices"]
         is_empty = not slices and bool(reading.at is not None or reading.problems)
         self.set_class(is_empty, EMPTY)
@@ -144,8 +144,9 @@ class PodScreen(MainScreen):
                 tables.explain_no_slices(scope, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
             )
         table.show([tables.make_slice_row(slice_) for slice_ in slices])
-        if slices and self.chosen_slice() is None:
-            table.action_cursor_to(0)
+        chosen = self.chosen_slice()
+        if chosen is not None and (before is None or machines_of(before) != machines_of(chosen)):
+            self.console.perform(intents.SliceHighlighted(chosen))
         count = f"{len(slices)} slice{'s' * (len(slices) > 1)}" if slices else ""
         self._panes["slices"].show_reading(reading, now, count)
 
@@ -205,8 +206,7 @@ class PodScreen(MainScreen):
         table = [self._run_row(status, moment, figures.get(status.run.id)) for status in statuses]
         if table != list(self._tables["runs"].rows):
             self._tables["runs"].show(table)
-        live = sum(not status.state.is_over for status in statuses)
-        count = f"{live} of {len(statuses)} live" if statuses else ""
+        count = tables.count_runs(statuses, self._tables["runs"].row_count(), self._tables["runs"].filter_text)
         reading = replace(reading, problems=reading.problems + figures_reading.problems)
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 

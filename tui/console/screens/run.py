@@ -13,7 +13,7 @@ from textual.containers import Container, Horizontal
 from tui.console import intents
 from tui.console.data.run_feed import Feed, RunFeed
 from tui.console.render import run_summary
-from tui.console.render.describe import format_document
+from tui.console.render.describe import describe_core
 from tui.console.render.freshness import is_live, is_unattended, stale_workers
 from tui.console.screens.base import (
     NARROW,
@@ -24,7 +24,13 @@ from tui.console.screens.base import (
     apply_breakpoints,
     is_on_top,
 )
-from tui.console.screens.run_layout import LayoutInputs, divide_height, get_upper_room, has_room_for_logs
+from tui.console.screens.run_layout import (
+    LayoutInputs,
+    divide_height,
+    get_upper_room,
+    has_room_for_logs,
+    reserve_rows,
+)
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
@@ -87,8 +93,6 @@ class RunScreen(MainScreen):
         self._pace_due = 0.0
         self._shape: LayoutInputs | None = None
         self._zoomed = False
-        self._trouble_rows = 0
-        """The most rows that the problem panel took: panes that come and go with its text would flicker."""
 
     def compose(self) -> ComposeResult:
         """Lay out cores and charts above the logs; behind tabs if there is no room for all."""
@@ -190,9 +194,7 @@ class RunScreen(MainScreen):
         self._cores.take(self.feed, unseen)
 
     def _share_height(self) -> None:
-        trouble = self._trouble.rows(self.app.size.width)
-        self._trouble_rows = max(self._trouble_rows, trouble)
-        used = len(self._headline.lines) + trouble + 1
+        used = len(self._headline.lines) + self._trouble.rows(self.app.size.width) + 1
         shape = LayoutInputs(
             rows=run_summary.count_expected_rows(self.feed),
             room=get_upper_room(self.app.size.height, used),
@@ -216,7 +218,8 @@ class RunScreen(MainScreen):
         """Return whether the logs fit beneath, but only one pane above them."""
         if self._zoomed or not (self.has_class(NARROW) or self.has_class(SHORT)):
             return False
-        rows = run_summary.count_expected_rows(self.feed) + self._trouble_rows
+        trouble = reserve_rows(self._trouble.rows(self.app.size.width))
+        rows = run_summary.count_expected_rows(self.feed) + trouble
         return self.has_class(TALL) or has_room_for_logs(rows, self.app.size.height)
 
     @property
@@ -293,7 +296,6 @@ class RunScreen(MainScreen):
 
     def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002
         """Choose the panes that fit now."""
-        self._trouble_rows = 0
         self.call_after_refresh(lambda: self._bring(self._at))
 
     @on(TabBar.TabChosen)
@@ -333,7 +335,7 @@ class RunScreen(MainScreen):
         """Describe the core under the cursor, or the run."""
         core = self._cores.chosen_core()
         if core is not None:
-            return f"core {core.core}", format_document(core.to_json())
+            return f"core {core.core}", describe_core(core)
         return self.feed.title, run_summary.describe_feed(self.feed)
 
 

@@ -12,6 +12,8 @@ MIN_LOG_ROWS = 8
 """Rows of the logs' pane, with frame and tabs, below which a log cannot be followed."""
 EDGE_ROWS = 4
 """Rows of a run's screen outside its panes: headline, tabs and footer."""
+USUAL_PROBLEM_ROWS = 3
+"""Rows that are kept for a problem once there is one: panes that come and go with its text would flicker."""
 MAX_FEW_CORES = 8
 """Up to this many cores are few: one host's."""
 
@@ -47,6 +49,11 @@ class PaneHeights:
 def has_room_for_logs(rows: int, height: int) -> bool:
     """Return whether a table of `rows` leaves room for a log beneath it on a screen of this height."""
     return rows + FRAME_ROWS + MIN_LOG_ROWS + EDGE_ROWS <= height
+
+
+def reserve_rows(problem_rows: int) -> int:
+    """Return the rows to keep for the problem panel, which now takes so many."""
+    return max(USUAL_PROBLEM_ROWS, problem_rows) if problem_rows else 0
 
 
 def get_upper_room(height: int, used: int) -> int:

@@ -21,24 +21,33 @@ MIN_SHORTENED_COLUMNS = 18
 """Columns that a long cell, such as a run's ID, is shortened to at least."""
 
 
-def _fitting(line: tuple[Cell, ...], widths: Sequence[int], width: int) -> tuple[Cell, ...]:
-    """Return the cells that fit: dim ones are dropped first, from the right.
+def fit_cells(line: Sequence[Cell], widths: Sequence[int], width: int) -> tuple[Cell, ...]:
+    """Return the cells that fit, the most important first: those that are not dim before the dim ones, from the left.
 
-    Then figures are dropped from the right, because half a number is wrong; then the longest cell is shortened.
+    A figure that does not fit is left out, because half a number is wrong; then the longest cell is shortened.
     The first cell, the state, always stays. `widths` are the widths of the cells.
     """
-    shown = list(zip(line, widths, strict=True))
-    while sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) > width:
-        dim = [index for index, (cell, _) in enumerate(shown) if index and cell.tone == "dim"]
-        if not dim and (len(shown) <= MIN_CELLS or not any(map(str.isdigit, shown[-1][0].text))):
+
+    def length(indices: Sequence[int]) -> int:
+        return sum(widths[index] for index in indices) + len(GAP) * (len(indices) - 1)
+
+    by_importance = sorted(range(len(line)), key=lambda index: (index > 0 and line[index].tone == "dim", index))
+    shown = list(by_importance)
+    while length(shown) > width and len(shown) > 1:
+        least = line[shown[-1]]
+        if least.tone != "dim" and (len(shown) <= MIN_CELLS or not any(map(str.isdigit, least.text))):
             break
-        del shown[dim[-1] if dim else -1]
-    over = sum(size for _, size in shown) + len(GAP) * (len(shown) - 1) - width
-    index = max(range(len(shown)), key=lambda index: shown[index][1])
-    cell, size = shown[index]
+        shown.pop()
+    for index in by_importance:
+        if index not in shown and length([*shown, index]) <= width:
+            shown.append(index)
+    cells = {index: line[index] for index in sorted(shown)}
+    longest = max(shown, key=lambda index: widths[index])
+    over, size = length(shown) - width, widths[longest]
     if over > 0 and size > MIN_SHORTENED_COLUMNS:
-        shown[index] = cell._replace(text=shorten(cell.text, max(MIN_SHORTENED_COLUMNS, size - over))), size
-    return tuple(cell for cell, _ in shown)
+        text = shorten(line[longest].text, max(MIN_SHORTENED_COLUMNS, size - over))
+        cells[longest] = line[longest]._replace(text=text)
+    return tuple(cells.values())
 
 
 class Headline(Widget):
@@ -89,7 +98,7 @@ class Headline(Widget):
         line = self._lines[y]
         widest = self._widest.setdefault((y, *(cell.tone for cell in line)), [0] * len(line))
         widest[:] = [max(cell_len(cell.text), previous) for cell, previous in zip(line, widest, strict=True)]
-        return _fitting(line, widest, width)
+        return fit_cells(line, widest, width)
 
     def render_line(self, y: int) -> Strip:
         """Draw one of them, cut with … where it is too long."""

@@ -78,14 +78,14 @@ class ProblemPanel(Widget):
         if not problem.sentences and self.has_class("-shown"):
             problem = self._problem if problem.is_partial else Problem((RESOLVED_TEXT,), "dim")
         if problem != self._problem:
-            height = len(self._lines(self.content_size.width))
-            was_shown = self.has_class("-shown")
             self._problem = problem
             self._wrapped = (0, 0, [])
             self.can_focus = problem.worker is not None
             self.set_class(bool(problem.sentences), "-shown")
-            same = was_shown and height == len(self._lines(self.content_size.width))
-            self.refresh(layout=not same)
+            self.refresh()
+        width, height = self.content_size
+        if problem.sentences and height != len(self._lines(width)):
+            self.refresh(layout=True)
 
     def _lines(self, width: int) -> list[tuple[str, str]]:
         """Return text and tone of each line: sentences wrapped, quoted lines cut at the edge."""

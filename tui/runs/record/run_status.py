@@ -46,6 +46,8 @@ class RunStatus:
     stop_requested: str | None = None
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    slice_note: str = ""
+    """The newest one of what the cloud said about the slice because workers were out of reach."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers reported."""
     findings: tuple[Finding, ...] = ()
@@ -291,7 +293,8 @@ def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus
     if event.get("stall"):
         status = replace(status, findings=fold_note(status.findings, status.run, event))
     if event.get("slice"):
-        return replace(status, slice_is_gone=bool(event.get("gone")))
+        note = status.notes[-1] if "gone" in event.fields else status.slice_note
+        return replace(status, slice_is_gone=bool(event.get("gone")), slice_note=note)
     return status
 
 

@@ -33,6 +33,7 @@ from tui.console.screens.form import (
     make_text_field,
 )
 from tui.console.widgets.choice_input import ChoiceInput
+from tui.errors import UnknownZone, UsageError
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import SliceRequest
 from tui.settings.command_line import create_command
@@ -47,6 +48,7 @@ LISTING = "listing the types of the zones"
 CHECK = "checking the request"
 CHECK_DELAY_S = 0.7
 """Seconds after the last key until a complete request is checked with the API."""
+CHECKING = "checking with the API…"
 CHOICES = ("zone", "type", "topology", "version")
 """Fields with choices that come from the settings and the API."""
 ASK = "Enter checks the fields and goes to the button that creates the slice; ^s creates it at once. ↑↓ show choices."
@@ -76,6 +78,10 @@ class CreateDialog(FormDialog["SliceRequest"]):
         self._checked: SliceRequest | None = None
         self._verdict = ""
         """What the API answered about the checked request."""
+        self._refusal: UsageError | None = None
+        """Why it would refuse that request."""
+        self.sent: Mapping[str, str] = {}
+        """What the fields held when the request was answered."""
 
     # --- the fields ---------------------------------------------------------------------------------------------
 
@@ -134,22 +140,27 @@ class CreateDialog(FormDialog["SliceRequest"]):
             return
         texts = self.texts()
         self._reading = reading = read_form(texts, self._taken)
+        self._check_later(reading)
         self._show_notes(texts, reading)
         self.query_one("#create", Button).disabled = not reading.is_complete
-        self._check_later(reading)
         self._show_commands(reading)
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:  # noqa: ARG002
         """Show the choices of the field that has the focus now."""
         self._show_notes(self.texts(), self._reading)
 
+    def _warnings(self, reading: FormReading) -> dict[str, str]:
+        """Return by field what the zone does not offer."""
+        return warn_about_offer(reading.request, self._offers) if reading.request else {}
+
     def _show_notes(self, texts: Mapping[str, str], reading: FormReading) -> None:
-        warnings = warn_about_offer(reading.request, self._offers) if reading.request else {}
+        warnings, refusal = self._warnings(reading), self._refusal
+        refused = {"zone": f"{refusal.sentence}; {refusal.remedy}"} if isinstance(refusal, UnknownZone) else {}
         zones = self.console.operator.settings.zones
         missing = reading.missing if self._insists else ()
         for name in FIELDS:
             field, note = self.query_one(f"#{name}"), self.query_one(f"#{name}-note", Static)
-            problem = reading.problems.get(name) or (REQUIRED_TEXT if name in missing else "")
+            problem = reading.problems.get(name) or refused.get(name) or (REQUIRED_TEXT if name in missing else "")
             warning, text = "" if problem else warnings.get(name, ""), ""
             if isinstance(field, ChoiceInput):
                 field.choices = list_choices(name, texts, zones, self._offers)
@@ -172,7 +183,8 @@ class CreateDialog(FormDialog["SliceRequest"]):
             needed = f"Still needed: {', '.join(reading.missing)}."
             self.show_preview(ASK, needed, *problems)
             return
-        kind = request.accelerator
+        is_offered = self._warnings(reading).keys().isdisjoint(("type", "topology"))
+        kind = request.accelerator if is_offered else None
         size = (
             f"{kind.workers} worker{'s' * (kind.workers > 1)}, {kind.chips} chips, {kind.devices} cores"
             if kind
@@ -203,23 +215,28 @@ class CreateDialog(FormDialog["SliceRequest"]):
             self._timer.stop()
         self.console.tasks.cancel(CHECK)
         self._checked = reading.request if reading.is_complete else None
-        self._verdict = ""
+        self._verdict, self._refusal = "", None
         if self._checked is not None:
             request = self._checked
-            self._verdict = "checking with the API…"
+            self._verdict = CHECKING
             self._timer = self.set_timer(CHECK_DELAY_S, lambda: self._check(request))
 
     def _check(self, request: SliceRequest) -> None:
-        self.console.tasks.start(CHECK, self._dry_run(request), lambda problem: self._judge(f"✗ {problem}"))
+        self.console.tasks.start(CHECK, self._dry_run(request), self._refuse)
+
+    def _refuse(self, problem: TpuTuiError) -> None:
+        """Show why the request would be refused, or why it could not be checked."""
+        self._judge(f"✗ {problem}", problem if isinstance(problem, UsageError) else None)
 
     async def _dry_run(self, request: SliceRequest) -> None:
         async for _ in self.console.operator.slices.create(request, dry_run=True):
             pass
         self._judge(f"✓ The name is free, and {request.zone} offers this type and version.")
 
-    def _judge(self, verdict: str) -> None:
-        self._verdict = verdict
+    def _judge(self, verdict: str, refusal: UsageError | None = None) -> None:
+        self._verdict, self._refusal = verdict, refusal
         if self.is_open:
+            self._show_notes(self.texts(), self._reading)
             self._show_commands(self._reading)
 
     # --- the answer -------------------------------------------------------------------------------------------------
@@ -242,15 +259,15 @@ class CreateDialog(FormDialog["SliceRequest"]):
         """Answer with the request, once."""
         request = None if self._is_answered else self._find_complete()
         if request is not None:
-            self._is_answered = True
+            self._is_answered, self.sent = True, self.texts()
             self.console.tasks.cancel(CHECK)
             self.leave_with(request)
 
     def _find_complete(self) -> SliceRequest | None:
         """Return the request; where it cannot be sent, mark what is missing and go to the first such field."""
         reading = read_form(self.texts(), self._taken)
-        if reading.is_complete:
-            return reading.request
+        if reading.request is not None and reading.is_complete:
+            return None if self._is_refused(reading.request) else reading.request
         self._insists = True
         self.renew()
         name = next(name for name in FIELDS if name in (*reading.missing, *reading.problems))
@@ -258,6 +275,16 @@ class CreateDialog(FormDialog["SliceRequest"]):
             self.query_one(Collapsible).collapsed = False
         self.query_one(f"#{name}").focus()
         return None
+
+    def _is_refused(self, request: SliceRequest) -> bool:
+        """Return whether the API would refuse the request; if so, check it again: the reason may be gone."""
+        if self._refusal is None or request != self._checked:
+            return False
+        self.notify("The API would refuse this request (see ✗). It is checked again now.", timeout=4)
+        self._verdict = CHECKING
+        self._show_commands(self._reading)
+        self._check(request)
+        return True
 
     def action_leave(self) -> None:
         """Cancel the check and leave."""

@@ -68,7 +68,7 @@ class LogPane(LineView):
         Binding("end,G", "last", "Last line; follow the log", show=False, id="log.last"),
         Binding("n", "match(1)", "Next match, in context", show=False, id="log.next_match"),
         Binding("N", "match(-1)", "Previous match, in context", show=False, id="log.previous_match"),
-        Binding("m", "around", "Show only matches, or all lines", show=False, id="log.around"),
+        Binding("m", "around", "Only matches, or all lines", show=False, id="log.around"),
         Binding("w", "wrap", "Wrap or cut long lines", show=False, id="log.wrap"),
         Binding("y", "copy", "Copy visible lines", show=False, id="log.copy"),
     ]

@@ -107,7 +107,7 @@ class LineTable(LineView):
         self.filter_text = ""
         self.rows_drawn = 0
         """Rows formatted and drawn since the start: what the paint budgets count."""
-        self.cursor_key: Hashable = None
+        self._cursor_key: Hashable = None
         self.stays_on_top = False
         """Whether the cursor stays on the first row, whichever that is, until the user moves it."""
         self._at_rest = True
@@ -145,10 +145,15 @@ class LineTable(LineView):
         """Apply `sort_key`, `sort_reverse` and `filter_text` to the rows."""
         raise NotImplementedError
 
+    @property
+    def cursor_key(self) -> Hashable:
+        """Return the key of the row under the cursor; None if no row is visible."""
+        return self._cursor_key if self._cursor_row() is not None else None
+
     # --- data in ----------------------------------------------------------------------------------------------
 
     def rows_changed(self) -> None:
-        """Repaint what differs from what is on the screen; the cursor stays on its key."""
+        """Repaint what differs from what is on the screen; the cursor stays on its key while that is visible."""
         self._cells.clear()
         self._columns_within(self._width())
         count = self.row_count()
@@ -156,7 +161,7 @@ class LineTable(LineView):
         if self.virtual_size.height != height:
             self.virtual_size = Size(self.size.width, height)
             self.refresh()
-        if count and (self.cursor_key is None or (self.stays_on_top and self._at_rest)):
+        if count and (self._cursor_row() is None or (self.stays_on_top and self._at_rest)):
             self._move_to(0, scroll=False)
         self._keep_in_view()
         top = self.scroll_offset.y
@@ -220,7 +225,7 @@ class LineTable(LineView):
             if len(self._cells) >= MAX_FORMATTED_ROWS:
                 self._cells.clear()
             cells = self._cells[row] = self.row_cells(row)
-        return _Painted(key, cells, key == self.cursor_key)
+        return _Painted(key, cells, key == self._cursor_key)
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of the pane."""
@@ -295,7 +300,7 @@ class LineTable(LineView):
     def _keep_in_view(self) -> None:
         """Follow the cursor's row when a new order moved it out of sight."""
         if any(painted.cursor for painted in self._painted.values()):
-            row = self.row_of(self.cursor_key)
+            row = self._cursor_row()
             if row is not None and not self._in_view(row):
                 self._scroll_into_view(row)
 
@@ -311,10 +316,10 @@ class LineTable(LineView):
         if not count:
             return
         row = min(max(0, row), count - 1)
-        before = None if self.cursor_key is None else self.row_of(self.cursor_key)
+        before = self._cursor_row()
         key = self.row_key(row)
-        if key != self.cursor_key:
-            self.cursor_key = key
+        if key != self._cursor_key:
+            self._cursor_key = key
             top, width = self.scroll_offset.y - HEADER_ROWS, self._width()
             visible = [number for number in (before, row) if number is not None and self._in_view(number)]
             if visible:
@@ -328,17 +333,17 @@ class LineTable(LineView):
         self._at_rest = row <= 0
         self._move_to(row, scroll=scroll)
 
-    def _cursor_row(self) -> int:
-        row = None if self.cursor_key is None else self.row_of(self.cursor_key)
-        return self.scroll_offset.y if row is None else row
+    def _cursor_row(self) -> int | None:
+        """Return the row under the cursor; None if it is filtered out or gone."""
+        return None if self._cursor_key is None else self.row_of(self._cursor_key)
 
     def action_cursor(self, by: int) -> None:
         """Move the cursor by rows."""
-        self._go_to(self._cursor_row() + by)
+        self._go_to((self._cursor_row() or 0) + by)
 
     def action_page(self, by: int) -> None:
         """Move the cursor by pages."""
-        self._go_to(self._cursor_row() + by * self._page())
+        self.action_cursor(by * self._page())
 
     def action_cursor_to(self, row: int) -> None:
         """Move the cursor to a row; -1 is the last."""
@@ -346,8 +351,8 @@ class LineTable(LineView):
 
     def action_open(self) -> None:
         """Post that the row under the cursor was opened."""
-        if self.cursor_key is not None and self.row_of(self.cursor_key) is not None:
-            self.post_message(self.RowOpened(self, self.cursor_key))
+        if (key := self.cursor_key) is not None:
+            self.post_message(self.RowOpened(self, key))
 
     def action_next_sort(self) -> None:
         """Sort by the next column that is on the screen."""

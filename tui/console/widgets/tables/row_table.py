@@ -47,11 +47,11 @@ class RowTable(LineTable):
         self.rows_changed()
 
     def _measure(self) -> None:
-        """Measure flexible columns. They only grow, so that the layout is steady."""
+        """Measure columns whose width depends on their cells. They only grow, so that the layout is steady."""
         for index, column in enumerate(self.columns):
-            if column.flexible:
+            if column.flexible or column.collapses:
                 widest = max((cell_len(row.cells[index].text) for row in self._rows), default=0)
-                if widest > self._needs.get(column.key, 0):
+                if widest > self._needs.get(column.key, -1 if column.collapses and self._rows else 0):
                     self._needs[column.key] = widest
                     self._layout_width = -1
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 GAP = " "
 """Between two columns."""
+SORT_MARK_WIDTH = 1
+"""Width of the arrow after the title of a sorted column."""
 MIN_FLEXIBLE_WIDTH = 16
 """Width to which a flexible column shrinks before another column is dropped."""
 
@@ -31,6 +33,8 @@ class Column:
     """Width beyond which it takes no spare room."""
     leaves: int = 0
     """Room that must be left for flexible columns before it is shown."""
+    collapses: bool = False
+    """Whether it is as narrow as its title while all its cells are empty."""
 
 
 TONES = ("good", "warn", "bad", "busy", "dim", "accent")
@@ -50,8 +54,8 @@ def fit_columns(
     """Return the columns that fit into `width` and their widths; the highest ranks are dropped first.
 
     `needs` has the widths of the columns' cells, by key. Spare room goes there first, the lowest rank
-    first, then to all flexible columns. If even the columns of rank 0 do not fit, flexible
-    ones shrink, then the last ones are dropped.
+    first, each up to its wanted width and then beyond, then to all flexible columns. If even the columns
+    of rank 0 do not fit, flexible ones shrink, then the last ones are dropped.
     """
     needs = needs or {}
     shown = list(columns)
@@ -59,10 +63,19 @@ def fit_columns(
         shown.remove([column for column in shown if column.rank == worst][-1])
     widths = {column.key: column.width for column in shown}
     spare = max(0, -_give_way(shown, widths, _needed(shown, 0, needs) - width))
-    for column in sorted(shown, key=lambda column: column.rank):
-        extra = min(spare, max(0, needs.get(column.key, 0) - column.width)) if column.flexible else 0
-        widths[column.key] += extra
-        spare -= extra
+    for column in shown:
+        if column.collapses and needs.get(column.key) == 0:
+            widths[column.key] = len(column.title) + SORT_MARK_WIDTH
+            spare += column.width - widths[column.key]
+    flexible = sorted((column for column in shown if column.flexible), key=lambda column: column.rank)
+    for is_modest in (True, False):
+        for column in flexible:
+            need = needs.get(column.key, 0)
+            if is_modest and (column.wanted or column.rank):
+                need = min(need, column.wanted)
+            extra = min(spare, max(0, need - widths[column.key]))
+            widths[column.key] += extra
+            spare -= extra
     shares = sum(column.flexible for column in shown) or 1
     return [(column, min(column.most, widths[column.key] + spare * column.flexible // shares)) for column in shown]
 
