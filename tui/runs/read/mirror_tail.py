@@ -109,12 +109,9 @@ class MirrorTail:
     def progress(self) -> float:
         """Return the share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
         read = total = 0
-        for index, attempt in (
-            (worker.index, self._attempts.get(worker.index, 0)) for worker in self.directory.run.workers
-        ):
-            with suppress(OSError):
-                total += self._place(index, attempt).stat().st_size
-            read += self._read.get(index, 0)
+        for worker in self.directory.run.workers:
+            total += self._log_size(worker.index)
+            read += self._read.get(worker.index, 0)
         return min(1.0, read / total) if total else 1.0
 
     def read_events(self) -> bool:
@@ -191,7 +188,8 @@ class MirrorTail:
         """Begin each worker's log with the line in which its last skipped batch ends."""
         for worker, batch in skipped.items():
             self._attempts[worker], self._last_time[worker] = batch.attempt, batch.time
-            self._read[worker] = self._line_start(worker, batch.end)
+            # An arrival of a damaged file may name any position.
+            self._read[worker] = self._line_start(worker, min(batch.end, self._log_size(worker)))
 
     def _line_start(self, worker: int, end: int) -> int:
         """Return where the line begins that contains a position of a worker's log."""
@@ -232,6 +230,13 @@ class MirrorTail:
             return b""
         attempt = self._attempts.get(worker, 0)
         return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
+
+    def _log_size(self, worker: int) -> int:
+        """Return the length in bytes of the log of a worker that is being read, 0 where there is none."""
+        try:
+            return self._place(worker, self._attempts.get(worker, 0)).stat().st_size
+        except OSError:
+            return 0
 
     def _place(self, worker: int, attempt: int) -> Path:
         """Return where the log of an attempt is: in the archive once another attempt has begun."""
