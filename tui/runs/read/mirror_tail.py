@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from tui.runs.read.arrivals_reader import ArrivalsReader, Batch
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.settings.home import open_regular
 
 READ_BLOCK_BYTES = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
@@ -143,7 +145,7 @@ class MirrorTail:
         if start >= size:
             return b""
         data = b""
-        with suppress(OSError), self.directory.log_path(worker).open("rb", buffering=0) as log:
+        with suppress(OSError), FileIO(open_regular(self.directory.log_path(worker))) as log:
             log.seek(start)
             data = log.read(size - start)
             if start > offset and _line_end(data) == len(data):
@@ -287,7 +289,7 @@ class _Files:
         descriptor = self._open.get(key)
         if descriptor is None:
             try:
-                descriptor = os.open(path_of(), os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = open_regular(path_of())
             except FileNotFoundError:
                 return b""
             self._open[key] = descriptor
