@@ -45,6 +45,11 @@ class TestTrails:
         assert len(trail) <= BUCKETS
         assert (trail[0], trail[1], trail[-1]) == (9.0, 1.0, 0.5)
 
+    def test_a_restart_before_the_first_sample_leaves_no_time_of_a_restart(self) -> None:
+        history = filled([], [])
+        history.restart()
+        assert history.restarted == -np.inf
+
     def test_the_last_possible_row_is_kept_like_the_first(self) -> None:
         last = MOST_ROWS - 1
         history = filled([last, 3, last, 3] * 50, [2.0, 1.0, 4.0, 3.0] * 50)

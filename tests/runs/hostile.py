@@ -44,6 +44,7 @@ EVENTS: tuple[dict[str, Any], ...] = (
     {"event": "exit", "worker": 0, "exit_code": 0, "signal": None, "size": 12, "cause": None, "recorded": True},
     {"event": "stop", "worker": 1, "confirmed": True, "exit_code": 143, "detail": ""},
     {"event": "failure", "worker": 1, "exit_code": 1, "cause": "worker 1 exited with 1"},
+    {"event": "tags", "worker": None, "tags": {"0": "12345", "1": "67890"}},
     {"event": "told", "worker": None, "attempt": 1, "ended": [{"worker": 0, "exit_code": 1, "ended": "x"}]},
     {"event": "state", "worker": None, "state": "failed", "cause": "why", "boot": "ab", "up": 9.5},
 )

@@ -18,7 +18,7 @@ from tui.checks.workers.check_facts import facts_from
 from tui.cloud.hosts_file import read_hosts
 from tui.console.render.tables import make_run_row
 from tui.errors import TpuTuiError
-from tui.pod.run import is_run_id
+from tui.pod.run import RunState, is_run_id
 from tui.reports.data import write_csv, write_json
 from tui.reports.facts import summary_of_run
 from tui.reports.html import write_html
@@ -30,7 +30,7 @@ from tui.runs.record.directory_lock import living_keeper
 from tui.runs.record.keeper_file import KEEPER_FILE
 from tui.runs.record.run_directory import ARRIVALS_FILE, EVENTS_FILE, RunDirectory
 from tui.runs.record.run_index import list_runs
-from tui.runs.record.run_status import status_of, summary_status
+from tui.runs.record.run_status import TAGS, status_of, summary_status
 from tui.runs.worker.calls import parse_outcome
 from tui.runs.worker.queries import parse_attempt, parse_listing, parse_record, parse_state
 from tui.settings.profiles import profile_path, read_profile
@@ -148,6 +148,15 @@ def test_no_input_raises_anything_but_an_error_of_tpu_tui(
             read(Hostility(seed), tmp_path)
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
+
+
+@pytest.mark.parametrize("tags", [[1], "x", 5, True, 1.5])
+def test_an_event_whose_tags_are_no_object_is_skipped(tmp_path: Path, tags: object) -> None:
+    directory = RunDirectory.create(tmp_path / "runs", RUN)
+    directory.append_event("state", state="running", cause=None)
+    directory.append_event(TAGS, tags=tags)
+    assert [event.kind for event in directory.events()[0]] == ["state"]
+    assert status_of(directory).state is RunState.RUNNING
 
 
 @pytest.mark.parametrize("text", ["", "9" * 5000, "-1", "²", "1_000", "+1", " 1", "0x1", str(MOST_INTEGER + 1)])

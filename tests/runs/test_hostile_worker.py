@@ -15,7 +15,9 @@ from tests.sshd import OpensshWorker, needs_sshd
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import RunState
 from tui.runs.discovery import Discovery, discover, import_run
+from tui.runs.follow import room_notes
 from tui.runs.follow.catch_up import catch_up
+from tui.runs.follow.follower import Follower
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
@@ -55,6 +57,24 @@ def seen(pod: Pod) -> Discovery:
             return await discover(fleet, "~/.tpu-tui", slice_name="lab")
 
     return asyncio.run(ask())
+
+
+def notes_of_following(pod: Pod, tmp_path: Path, follow: str, seconds: float) -> list[str]:
+    """Follow worker 1, which answers as `follow` says, for some seconds; return what was noted."""
+    pod.running("sleep", "1000")
+    there = import_run(seen(pod).runs[0], tmp_path / "elsewhere")
+    before = len(status_of(there).notes)
+
+    async def followed() -> None:
+        async with Fleet(there.run.workers, pod.access) as fleet:
+            following = asyncio.ensure_future(Follower(there, fleet, 1, attempt=0).run())
+            await asyncio.sleep(seconds)
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    with hostile_answers(pod.workers[1], follow=follow, status="say status"):
+        asyncio.run(followed())
+    return list(status_of(there).notes[before:])
 
 
 HOSTILE_LISTINGS = {
@@ -131,6 +151,43 @@ def test_a_log_whose_size_is_nonsense_is_an_error_of_that_worker_alone(pod: Pod,
     assert isinstance(raised.value, WorkerError)
     assert raised.value.sentence == "worker 1: its answer does not say how long its log is"
     assert [there.log_path(index).stat().st_size for index in (0, 2)] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("says", "noted"),
+    [
+        ("say full", ["is full"]),
+        ("say full; say room", ["is full", "there is room"]),
+        ("say full; say room; say full", ["is full"]),
+        ("say room; say full; say full", ["is full"]),
+    ],
+)
+def test_a_change_of_the_room_there_is_noted_at_once_and_the_next_one_after_a_while(
+    pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, noted: list[str]
+) -> None:
+    monkeypatch.setattr(room_notes, "INTERVAL_S", 1.0)
+    notes = notes_of_following(pod, tmp_path, f"say log 0 b b; {{ {says}; }} >&2; sleep 100", 3.0)
+    assert len(notes) == len(noted)
+    assert all(text in note for text, note in zip(noted, notes, strict=True))
+
+
+def test_a_worker_that_says_full_and_room_without_end_is_noted_now_and_then(
+    pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room_notes, "INTERVAL_S", 1.0)
+    flood = "say log 0 b b; while :; do say full >&2; say room >&2; say full >&2; sleep 0.001; done"
+    notes = notes_of_following(pod, tmp_path, flood, 4.5)
+    assert 1 <= len(notes) <= 5
+    assert "left out" not in notes[0]
+    assert all("changes before it are left out)" in note for note in notes[1:])
+
+
+def test_a_log_that_is_shorter_each_time_is_noted_once(pod: Pod, tmp_path: Path) -> None:
+    grows_or_shrinks = """echo 1 >>"$0.n"
+        if [ $(($(wc -l <"$0.n") % 2)) = 1 ]; then say log 1 b b; echo more; else say short 0 b b; fi"""
+    notes = notes_of_following(pod, tmp_path, grows_or_shrinks, 6.0)
+    assert notes
+    assert len([note for note in notes if "shorter" in note]) == 1
 
 
 def test_a_stop_answered_with_nonsense_is_confirmed_without_an_exit_code(pod: Pod) -> None:

@@ -23,6 +23,7 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import resolve
 from tui.runs.record.run_listing import RunListing
 from tui.runs.record.run_status import RunStatus, status_and_events, status_of, summary_status
+from tui.settings.home import read_regular
 
 RUN = Run("pod-20261121-101500-0000", "pod", JobOptions(("true",), restarts=1), (Worker(0), Worker(1)))
 
@@ -100,11 +101,13 @@ def test_the_workers_of_an_ended_run_are_read_only_on_demand(home: Path) -> None
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that collects the paths of files read from now on."""
-    from tui.runs.record import run_directory
-
     seen: list[str] = []
-    real = run_directory._read
-    monkeypatch.setattr(run_directory, "_read", lambda path, *place: (seen.append(path), real(path, *place))[1])
+
+    def read(path: str, *place: int) -> bytes:
+        seen.append(path)
+        return read_regular(path, *place)
+
+    monkeypatch.setattr("tui.runs.record.run_directory.read_regular", read)
     return seen
 
 

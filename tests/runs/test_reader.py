@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import tracemalloc
@@ -314,6 +315,27 @@ class TestTheLastLines:
             lines, peak = peak_memory(read)
             assert [line.worker for line in lines] == [0, 1, 2]
             assert peak < len(many)
+
+    @pytest.mark.parametrize("is_there", [True, False])
+    def test_an_arrival_far_beyond_the_end_of_its_log_is_not_searched_for(
+        self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch, is_there: bool
+    ) -> None:
+        if is_there:
+            write(directory, 0, "first\nsecond", 1000.0)
+        directory.append_arrival(0, 10**17, 1001.0)
+        for turn in range(70):
+            write(directory, 1, f"{turn}\n", 1002.0 + turn)
+        reads = itertools.count()
+        pread = MirrorTail._pread
+
+        def counted(tail: MirrorTail, worker: int, start: int, size: int) -> bytes:
+            assert next(reads) < 1000
+            return pread(tail, worker, start, size)
+
+        monkeypatch.setattr(MirrorTail, "_pread", counted)
+        assert [line.text for line in last_lines(directory, 2)] == (["69", "second"] if is_there else ["68", "69"])
+        since = [line.text for line in lines_since(directory, 1070.0)]
+        assert since == ["68", "69"]
 
     def test_a_long_run_is_merged_in_the_order_of_arrival(
         self, directory: RunDirectory, monkeypatch: pytest.MonkeyPatch

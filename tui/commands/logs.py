@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output, in_json
 from tui.errors import UsageError
+from tui.settings.home import open_regular
 
 if TYPE_CHECKING:
     from tui.logs.files.lines import LogLine
@@ -124,7 +126,7 @@ def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[byt
     picker = Picker(LineOwner({}), Choice(core=args.core))
     if args.tail is None:
         return (line.data for line in pick(forwards(iterate_log(path)), picker))
-    file = path.open("rb", buffering=0)
+    file = FileIO(open_regular(path))
     found, lines = last_in_file(file, picker, args.tail)
     # The rest may be in an earlier attempt of a restarted run.
     return (line.data for line in lines) if found == args.tail else None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import FileIO
 from itertools import chain
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from tui.logs.files.line_filter import Choice
 from tui.logs.saved_log import SavedLog
 from tui.reports.write import explain_write_errors
 from tui.runs.record.run_directory import RunDirectory, iterate_log
-from tui.settings.home import replace_file
+from tui.settings.home import open_regular, replace_file
 
 Blocks = Callable[[], Iterator[bytes]]
 _BLOCK_BYTES = 1 << 20
@@ -36,9 +39,17 @@ def _logs_of_run(directory: RunDirectory) -> dict[int, Blocks]:
     for worker in directory.run.workers:
         own = directory.log_path(worker.index)
         paths = [*(directory.attempt_path(attempt) / own.name for attempt in attempts), own]
-        if files := [path for path in paths if path.exists()]:
+        if files := [path for path in paths if _is_there(path)]:
             logs[worker.index] = lambda files=files: chain.from_iterable(map(iterate_log, files))  # type: ignore[misc]
     return logs
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether there is such a file. Raises OSError for one that is not a regular file."""
+    with suppress(FileNotFoundError):
+        os.close(open_regular(path))
+        return True
+    return False
 
 
 def _logs_of_file(log: SavedLog) -> dict[int, Blocks]:
@@ -79,7 +90,7 @@ def _write(path: Path, blocks: Iterator[bytes], *, force: bool) -> None:
 
 def _begins_with(path: Path, earlier: Path) -> bool:
     """Return whether one file's bytes are the beginning of another's."""
-    with path.open("rb") as file, earlier.open("rb") as start:
+    with FileIO(open_regular(path)) as file, FileIO(open_regular(earlier)) as start:
         while block := start.read(_BLOCK_BYTES):
             if file.read(len(block)) != block:
                 return False

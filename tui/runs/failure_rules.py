@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.pod.run import LAST_WORDS, RunState
+from tui.settings.home import open_regular
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ def split_last_lines(path: Path, joined: str) -> list[str]:
 
 def _newest_lines(path: Path) -> list[str]:
     try:
-        with path.open("rb") as handle:
+        with FileIO(open_regular(path)) as handle:
             size = handle.seek(0, 2)
             handle.seek(max(0, size - _TAIL_BYTES))
             lines = handle.read().splitlines()

@@ -6,17 +6,21 @@ others may write to, and a profile or host key file that belongs to another user
 
 from __future__ import annotations
 
+import errno
 import os
 import pwd
 import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
 from tui.errors import UsageError
 
+MOST_READ_BYTES = 256 * 1024 * 1024
+"""Bytes of a file that are read at once at most: no record of a run is as long."""
 _PRIVATE = 0o700
 
 
@@ -30,6 +34,41 @@ def make_private(path: Path) -> None:
         path.mkdir(mode=_PRIVATE)
 
 
+def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file and return its descriptor; where `flags` create it, it is for its owner alone.
+
+    Raises OSError, also for a link, which may lead to any file of the user, and for a pipe or device, which may
+    never end.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a pipe that nothing reads
+            raise _not_regular(path) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _not_regular(path)
+    return descriptor
+
+
+def _not_regular(path: Path | str) -> OSError:
+    return OSError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def read_regular(path: Path | str, offset: int = 0, size: int = MOST_READ_BYTES) -> bytes:
+    """Return at most `size` bytes of a regular file from an offset on. Raises OSError.
+
+    Unbuffered: making buffers takes longer than reading a small file.
+    """
+    with FileIO(open_regular(path)) as file:
+        available = os.fstat(file.fileno()).st_size - offset
+        if available > size == MOST_READ_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MOST_READ_BYTES >> 20} MiB", str(path))
+        file.seek(offset)
+        return file.read(max(0, min(size, available)))
+
+
 @contextmanager
 def replace_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """Open a file for its owner alone that replaces `path` when it is complete, and else leaves it as it is.
@@ -38,7 +77,7 @@ def replace_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(temporary, "xb", opener=open_regular) as file:
             yield file
             if durable:
                 file.flush()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import directory, file
 from tui.errors import UsageError
-from tui.settings.home import make_private
+from tui.settings.home import make_private, read_regular
 from tui.text.bounded_json import parse_json
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _slices(settings: Settings) -> Iterator[str]:
     yield from _remembered("slices", settings)
     for run in list(_runs(settings))[:_RECENT_RUNS]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            record = parse_json((settings.runs_home / run / "run.json").read_bytes())
+            record = parse_json(read_regular(settings.runs_home / run / "run.json"))
             if record.get("profile") == settings.profile:
                 yield str(record["slice"])
 

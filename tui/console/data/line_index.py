@@ -12,6 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
+from tui.settings.home import open_regular
+
 CHECKPOINT_INTERVAL_BYTES = 64 * 1024
 """An index entry is kept for the first line after each stretch of this length."""
 MAX_SHOWN_BYTES = 16 * 1024
@@ -133,7 +135,7 @@ class FileLines:
     def _open(self) -> int | None:
         if self._fd is None and not self._is_closed:
             try:
-                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._fd = open_regular(self.path)
             except OSError:
                 return None
         return self._fd

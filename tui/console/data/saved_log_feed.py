@@ -133,7 +133,7 @@ class SavedLogFeed:
 
     def log(self, which: str) -> LineSource:
         """Return the lines of the whole file, or those with the prefix or label of one worker."""
-        spool = FileLines(self.path)
+        spool = FileLines(self.path.resolve())
         if which == MERGED:
             return spool
         return PredicateFilter(spool, lambda line: self._owners.read(line)[0] == int(which))

@@ -173,7 +173,7 @@ class History:
 
     def restart(self) -> None:
         """Note that the job was started again."""
-        self.restarted = float(np.nanmax(self._grid.time, initial=self.restarted))
+        self.restarted = float(np.fmax.reduce(self._grid.time, axis=None, initial=self.restarted))
 
     def replace(self, row: int, loss: float, rate: float) -> None:
         """Correct the newest point of a row: another line added to the same step."""

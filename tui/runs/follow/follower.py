@@ -15,6 +15,7 @@ from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import RunState
 from tui.runs.failure_rules import WorkerOutcome
+from tui.runs.follow.room_notes import ROOM_TEXTS, RoomNotes
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import Mirror, record
@@ -37,10 +38,6 @@ MAX_CHATTER_BYTES = 1024 * 1024
 """Bytes that start-up files may print before the log begins."""
 MAX_TRAILER_BYTES = 64 * 1024
 MAX_ANSWERS = 64
-_ROOM = {
-    "full": "the disk of this worker is full: the job waits in its write, nothing is lost",
-    "room": "there is room on the disk of this worker again: the job goes on",
-}
 _FOR_A_PERSON = (Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.DENIED)
 """Why a worker that was lost does not come back by itself."""
 EMPTY_SESSION_PAUSE_S = 1.0
@@ -77,7 +74,7 @@ class Follower:
         self._launch_session = launch_session
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
-        self._room = "room"
+        self._room = RoomNotes(directory, worker)
         self._recorded: set[str] = set()
 
     async def run(self) -> WorkerOutcome:
@@ -88,7 +85,7 @@ class Follower:
                 pass
             await self._mirror.flush()
         finally:
-            self._mirror.close()
+            self._close()
         return outcome
 
     async def _attempt(self) -> WorkerOutcome | None:
@@ -119,7 +116,11 @@ class Follower:
             await self._mirror.open()
             await self._once(to_present=True)
         finally:
-            self._mirror.close()
+            self._close()
+
+    def _close(self) -> None:
+        self._mirror.close()
+        self._room.close()
 
     async def _once(self, to_present: bool = False) -> WorkerOutcome | None:
         """Mirror what the log has grown by in one session; return the outcome when that is all there will be."""
@@ -225,8 +226,8 @@ class Follower:
                 lines, newline, rest = (rest + data).rpartition(b"\n")
                 rest = rest[-MAX_TRAILER_BYTES:]
                 for answer in parse_answers(call.nonce, lines) if newline else []:
-                    if answer.word in _ROOM:
-                        await self._record_room(answer.word)
+                    if answer.word in ROOM_TEXTS:
+                        await self._room.report(answer.word)
                     elif answer.word == "ending":
                         self._report_ending(parse_outcome(answer))
                     else:
@@ -243,13 +244,7 @@ class Follower:
         text = f"its log is shorter than the {self._mirror.size} bytes of the mirror ({why}): the mirror is kept"
         # A console that may not start a keeper catches up every few seconds, each time with a new follower.
         if f"worker {self.worker}: {text}" not in status_of(self.directory).notes:
-            await self._record_once(text)
-
-    async def _record_room(self, room: str) -> None:
-        """Record a change of the room on the disk, once however often the follower reconnects."""
-        if room != self._room:
-            self._room = room
-            await record(self.directory, "note", worker=self.worker, text=_ROOM[room])
+            await self._record_once(text, subject=why)
 
     async def _link_lost(self, error: TpuTuiError) -> None:
         """Record a lost link once, and again where only a person can restore it."""
@@ -269,9 +264,10 @@ class Follower:
             detail = f"following goes on at byte {self._mirror.size}"
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
 
-    async def _record_once(self, text: str) -> None:
-        if text not in self._recorded:
-            self._recorded.add(text)
+    async def _record_once(self, text: str, *, subject: str | None = None) -> None:
+        """Record a note, the first of those about a subject, by default of those with this text."""
+        if (subject or text) not in self._recorded:
+            self._recorded.add(subject or text)
             await record(self.directory, "note", worker=self.worker, text=text)
 
 

@@ -26,6 +26,7 @@ from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import RemoteState, list_runs
+from tui.settings.home import open_regular
 from tui.ssh.fleet import Fleet
 from tui.text.ranks import format_workers
 
@@ -143,7 +144,7 @@ async def _run_command(directory: RunDirectory, command: str) -> str:
         "TPU_TUI_CAUSE": status.cause or "",
     }
     log = directory.path / LOG_FILE
-    with log.open("ab") as output:
+    with os.fdopen(open_regular(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY), "ab") as output:
         output.truncate(0)
         process = await asyncio.create_subprocess_exec(
             "sh",

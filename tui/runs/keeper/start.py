@@ -25,6 +25,7 @@ from tui.runs.launch.on_end_actions import pending_actions
 from tui.runs.record.keeper_file import MOST_PID, StuckKeeperError
 from tui.runs.record.run_directory import KEEPER_LOG, RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.settings.home import open_regular, read_regular
 from tui.ssh.config.access import Access
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
@@ -55,7 +56,7 @@ def start_keeper(
     if timeouts is not None:
         document["patience"] = timeouts.to_json()
     try:
-        log = os.open(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        log = open_regular(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     except FileNotFoundError as error:
         raise TpuTuiError(
             "the run's directory is gone",
@@ -124,6 +125,6 @@ def is_complete(directory: RunDirectory) -> bool:
 def _last_message(log: Path) -> str:
     """Return the last line of keeper.log."""
     with suppress(OSError):
-        lines = log.read_bytes()[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
+        lines = read_regular(log)[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
         return one_line(next((line for line in reversed(lines) if line.strip()), ""))
     return ""

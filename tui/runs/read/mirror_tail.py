@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from tui.runs.read.arrivals_reader import ArrivalsReader, Batch
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.settings.home import open_regular
 
 READ_BLOCK_BYTES = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
@@ -109,12 +111,9 @@ class MirrorTail:
     def progress(self) -> float:
         """Return the share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
         read = total = 0
-        for index, attempt in (
-            (worker.index, self._attempts.get(worker.index, 0)) for worker in self.directory.run.workers
-        ):
-            with suppress(OSError):
-                total += self._place(index, attempt).stat().st_size
-            read += self._read.get(index, 0)
+        for worker in self.directory.run.workers:
+            total += self._log_size(worker.index)
+            read += self._read.get(worker.index, 0)
         return min(1.0, read / total) if total else 1.0
 
     def read_events(self) -> bool:
@@ -146,7 +145,7 @@ class MirrorTail:
         if start >= size:
             return b""
         data = b""
-        with suppress(OSError), self.directory.log_path(worker).open("rb", buffering=0) as log:
+        with suppress(OSError), FileIO(open_regular(self.directory.log_path(worker))) as log:
             log.seek(start)
             data = log.read(size - start)
             if start > offset and _line_end(data) == len(data):
@@ -191,7 +190,8 @@ class MirrorTail:
         """Begin each worker's log with the line in which its last skipped batch ends."""
         for worker, batch in skipped.items():
             self._attempts[worker], self._last_time[worker] = batch.attempt, batch.time
-            self._read[worker] = self._line_start(worker, batch.end)
+            # An arrival of a damaged file may name any position.
+            self._read[worker] = self._line_start(worker, min(batch.end, self._log_size(worker)))
 
     def _line_start(self, worker: int, end: int) -> int:
         """Return where the line begins that contains a position of a worker's log."""
@@ -232,6 +232,13 @@ class MirrorTail:
             return b""
         attempt = self._attempts.get(worker, 0)
         return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
+
+    def _log_size(self, worker: int) -> int:
+        """Return the length in bytes of the log of a worker that is being read, 0 where there is none."""
+        try:
+            return self._place(worker, self._attempts.get(worker, 0)).stat().st_size
+        except OSError:
+            return 0
 
     def _place(self, worker: int, attempt: int) -> Path:
         """Return where the log of an attempt is: in the archive once another attempt has begun."""
@@ -282,7 +289,7 @@ class _Files:
         descriptor = self._open.get(key)
         if descriptor is None:
             try:
-                descriptor = os.open(path_of(), os.O_RDONLY | os.O_CLOEXEC)
+                descriptor = open_regular(path_of())
             except FileNotFoundError:
                 return b""
             self._open[key] = descriptor

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tui.runs.record.keeper_file import KEEPER_FILE, make_signature, read_signature
 from tui.runs.record.run_directory import RunDirectory
+from tui.settings.home import open_regular
 
 LOCK_TIMEOUT_S = 1.0
 """Seconds to try for: a check whether a keeper lives holds the lock for a moment."""
@@ -32,7 +33,7 @@ class DirectoryLock:
         some network file systems.
         """
         path = directory.path / KEEPER_FILE
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        descriptor = open_regular(path, os.O_CREAT | os.O_RDWR)
         try:
             is_taken = _taken(descriptor, directory, time.monotonic() + patience)
         except BaseException:

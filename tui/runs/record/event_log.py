@@ -54,6 +54,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("grace", "up"), _NUMBER),
     **dict.fromkeys(("confirmed", "recorded", "revived", "gone", "waits_on_slice"), (bool, type(None))),
     "workers": (list, type(None)),
+    "tags": (dict, type(None)),
     "ended": (str, list, type(None)),
 }
 """What known fields of events have to be."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from tui.errors import TpuTuiError
 from tui.procs.liveness import is_living, start_time
+from tui.settings.home import open_regular, read_regular
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
 
@@ -101,7 +102,7 @@ def parse_signature(data: bytes) -> Signature | None:
 def read_keeper_status(path: str) -> KeeperStatus:
     """Return whether a keeper lives: by its lock and its heartbeat, on another machine by its heartbeat alone."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_regular(path)
     except OSError:
         return KeeperStatus(False)
     try:
@@ -140,8 +141,7 @@ def _is_locked(descriptor: int) -> bool:
 def read_signature(path: Path) -> Signature | None:
     """Return the last signature of a keeper file; None where there is none."""
     try:
-        with path.open("rb") as file:
-            return parse_signature(file.read(_MOST_BYTES))
+        return parse_signature(read_regular(path, size=_MOST_BYTES))
     except OSError:
         return None
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tui.runs.record.run_directory import RunDirectory
+from tui.settings.home import open_regular
 
 _Result = TypeVar("_Result")
 
@@ -41,8 +42,8 @@ class Mirror:
 
     async def open(self) -> None:
         """Open the file, and create it if it is missing. Must be called first."""
-        path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC
-        self._descriptor = await self._patiently(partial(os.open, path, flags, 0o600))
+        path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY
+        self._descriptor = await self._patiently(partial(open_regular, path, flags))
         self.size = os.fstat(self._descriptor).st_size
 
     async def append(self, data: bytes) -> None:
@@ -137,7 +138,7 @@ def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
     for worker in directory.run.workers:
         log = directory.log_path(worker.index)
         if not (earlier / log.name).exists():
-            log.touch(mode=0o600)
+            os.close(open_regular(log, os.O_CREAT | os.O_WRONLY))
             log.rename(earlier / log.name)
         if archived[worker.index] < attempt:
             directory.append_arrival(worker.index, 0, time.time())

@@ -34,7 +34,7 @@ from tui.runs.record.event_log import (
     without_workers_parts,
 )
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus, read_keeper_status
-from tui.settings.home import make_private, replace_file
+from tui.settings.home import MOST_READ_BYTES, make_private, open_regular, read_regular, replace_file
 from tui.text.bounded_json import parse_json
 
 EVENTS_FILE = "events.jsonl"
@@ -110,7 +110,7 @@ class RunDirectory:
             unnamed._write_record(run)
             unnamed.reserve_space()
             for name in (EVENTS_FILE, ARRIVALS_FILE):
-                os.close(os.open(unnamed.path / name, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+                os.close(open_regular(unnamed.path / name, os.O_CREAT | os.O_WRONLY))
             unnamed.path.rename(path)
         except OSError:
             shutil.rmtree(unnamed.path, ignore_errors=True)
@@ -128,7 +128,7 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run directory. Raises NoRecordError when it holds no readable run.json."""
         try:
-            return cls(path, Run.from_json(parse_json(_read(f"{path}/{RUN_FILE}"))))
+            return cls(path, Run.from_json(parse_json(read_regular(f"{path}/{RUN_FILE}"))))
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
 
@@ -142,9 +142,8 @@ class RunDirectory:
 
     def reserve_space(self) -> None:
         """Reserve a little space, so that the events can still record a full disk. Raises OSError."""
-        descriptor = os.open(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(bytes(RESERVE_BYTES))
+        with os.fdopen(open_regular(self.path / RESERVE_FILE, os.O_CREAT | os.O_WRONLY), "wb") as file:
+            file.write(bytes(RESERVE_BYTES))
 
     def release_space(self) -> None:
         """Free the reserved space for the next writes."""
@@ -169,7 +168,7 @@ class RunDirectory:
     def events_size(self) -> int:
         """Return the size of the events in bytes: unchanged means that nothing happened."""
         try:
-            return (self.path / EVENTS_FILE).stat().st_size
+            return (self.path / EVENTS_FILE).lstat().st_size
         except FileNotFoundError:
             return 0
 
@@ -197,7 +196,7 @@ class RunDirectory:
         """Note that a worker's mirror now ends at byte `end`; called after the bytes were written."""
         self._arrivals.append(b"%d %d %.6f\n" % (worker, end, when))
 
-    def arrivals(self, offset: int = 0, size: int = -1) -> tuple[list[Arrival], int]:
+    def arrivals(self, offset: int = 0, size: int = MOST_READ_BYTES) -> tuple[list[Arrival], int]:
         """Return the arrivals in `size` bytes from an offset on, or all from there, and the offset to go on from."""
         lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset, size)
         return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
@@ -256,28 +255,18 @@ class _AppendedLines:
 
     def _open(self) -> int:
         if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+            self._descriptor = open_regular(self._path, os.O_CREAT | os.O_APPEND | os.O_RDWR)
             weakref.finalize(self, os.close, self._descriptor)
         return self._descriptor
 
 
-def _read(path: str, offset: int = 0, size: int = -1) -> bytes:
-    """Return `size` bytes of a file from an offset on, or all there are.
-
-    Unbuffered: making buffers takes longer than reading a small file.
-    """
-    with FileIO(path) as handle:
-        handle.seek(offset)
-        return handle.read(size)
-
-
-def _whole_lines(path: str, offset: int, size: int = -1) -> tuple[list[bytes], int]:
+def _whole_lines(path: str, offset: int, size: int = MOST_READ_BYTES) -> tuple[list[bytes], int]:
     """Return the lines that end in `size` bytes from an offset on, and where the next one begins.
 
     A line that is longer than `size` is damaged, and skipped.
     """
     try:
-        data = _read(path, offset, size)
+        data = read_regular(path, offset, size)
     except FileNotFoundError:
         return [], offset
     end = data.rfind(b"\n") + 1
@@ -289,7 +278,7 @@ def _whole_lines(path: str, offset: int, size: int = -1) -> tuple[list[bytes], i
 def _lines_backwards(path: str, longest: int) -> Iterator[bytes]:
     """Yield the whole lines of a file from the last to the first; of one longer than `longest` bytes only a part."""
     try:
-        file = FileIO(path)
+        file = FileIO(open_regular(path))
     except OSError:
         return
     with file:
@@ -308,6 +297,6 @@ def _lines_backwards(path: str, longest: int) -> Iterator[bytes]:
 
 def iterate_log(path: Path) -> Iterator[bytes]:
     """Yield a mirror's bytes up to its present end, in blocks."""
-    with path.open("rb") as handle:
+    with FileIO(open_regular(path)) as handle:
         while data := handle.read(_BLOCK_BYTES):
             yield data
