@@ -1,6 +1,7 @@
 """Workers of a training, forked from a process that has imported PyTorch/XLA, which saves seconds of CPU for each.
 
 They run what `python -m trainer.train` runs, each with its own session, environment, arguments and outputs.
+`call` runs a single function in such a process.
 """
 
 from __future__ import annotations
