@@ -50,7 +50,7 @@ def facts_of_run(status: RunStatus) -> RunFacts:
         started=status.started,
         ended=status.ended,
         workers=workers,
-        notes=status.notes,
+        notes=status.notes_without_findings,
         cores_expected=run.cores_expected,
         findings=status.findings,
         first_failure=status.first_failure,

@@ -48,6 +48,7 @@ def sections(summary: Summary) -> tuple[Section, ...]:
     parts = (
         _outcome(summary),
         _where(summary),
+        _notes(summary),
         _epochs(summary),
         _workers(summary),
         _cores(summary),
@@ -163,7 +164,11 @@ def _where(summary: Summary) -> Section:
     filled = tuple((name, one_line(value)) for name, value in rows if value)
     code = frozenset((index, 1) for index, (name, _) in enumerate(filled) if name in _VERBATIM)
     table = ReportTable(("What", "Value"), filled, code=code)
-    return Section("Setup", tuple(one_line(note) for note in facts.notes), table)
+    return Section("Setup", table=table)
+
+
+def _notes(summary: Summary) -> Section:
+    return Section("Notes", tuple(one_line(note) for note in summary.facts.notes))
 
 
 def _epochs(summary: Summary) -> Section:

@@ -13,7 +13,7 @@ from tui.pod.run import LAST_WORDS, Run, RunState
 from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure
 from tui.runs.record.boot_clock import time_of_end
 from tui.runs.record.event_log import Event
-from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
+from tui.runs.record.findings import Finding, ended_with_attempt, fold_note, is_about_cores
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.versions import VERSIONS, versions_in
@@ -46,6 +46,8 @@ class RunStatus:
     stop_requested: str | None = None
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    notes_without_findings: tuple[str, ...] = ()
+    """The notes about other things than single cores, of which `findings` says more."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers reported."""
     findings: tuple[Finding, ...] = ()
@@ -285,7 +287,10 @@ def _fold_run(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
 
 def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
     prefix = "" if event.worker is None else f"worker {event.worker}: "
-    status = replace(status, notes=(*status.notes, prefix + str(event.get("text", "")))[-_NOTES_KEPT:])
+    note = prefix + str(event.get("text", ""))
+    status = replace(status, notes=(*status.notes, note)[-_NOTES_KEPT:])
+    if not is_about_cores(event):
+        status = replace(status, notes_without_findings=(*status.notes_without_findings, note)[-_NOTES_KEPT:])
     if event.get("stall") in ("silent", "over"):
         parts.set_silent(event.get("workers") or (), event.get("stall") == "silent")
     if event.get("stall"):
