@@ -117,6 +117,14 @@ def test_a_core_that_recovered_is_marked_and_no_longer_a_straggler(directory: Ru
     assert list(rows) == [SLOW, 5]
 
 
+def test_status_and_facts_hold_the_restarts_with_their_causes(directory: RunDirectory) -> None:
+    directory.append_event("state", state="preparing", attempt=1, cause="restart 1 of 2: worker 1 exited with 3")
+    end(directory)
+    (row,) = document(directory, with_logs=False)["restarts"]  # type: ignore[misc]
+    assert (row["attempt"], row["cause"]) == (1, "worker 1 exited with 3")
+    assert [restart.cause for restart in facts_of_run(status_of(directory)).restarts] == ["worker 1 exited with 3"]
+
+
 def test_a_worker_that_failed_first_had_no_stragglers(directory: RunDirectory) -> None:
     directory.append_event("failure", worker=SLOW // 8, exit_code=1, cause="worker 1 exited with 1")
     directory.append_event("stop_requested", by="policy")

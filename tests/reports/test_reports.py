@@ -24,6 +24,7 @@ from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarize
 from tui.reports.text import write_text
 from tui.reports.write import WRITERS, source_of_file, stem_of, uploaded_name, write_report
+from tui.runs.record.run_status import Restart
 
 EVIL = "</td><script>alert(1)</script> | [x](javascript:y) `z` \x1b[31m*b* @all"
 
@@ -122,6 +123,16 @@ class TestSummary:
             "Cores 1-2 (worker 0) have a loss that is not a finite number, the first, core 1, since epoch 1, step 10."
             in remarks
         )
+
+    def test_restarts_are_part_of_the_outcome(self) -> None:
+        restarts = tuple(Restart(attempt, "2026-01-01T00:00:00Z", "worker 1 exited with 3") for attempt in (1, 2))
+        summary = failed_run(state="succeeded", cause=None, attempt=2, restarts=restarts)
+        outcome = sections(summary)[0].sentences
+        lasted = "1 d 01:02:03"
+        assert outcome[0] == f"Succeeded after {lasted} and 2 restarts: in the end every worker exited with code 0."
+        assert outcome[1] == "Restarts 1-2: worker 1 exited with 3."
+        row = {"attempt": 1, "time": "2026-01-01T00:00:00Z", "cause": "worker 1 exited with 3"}
+        assert to_document(summary)["restarts"][0] == row
 
     def test_what_happened_during_the_run_is_not_part_of_its_setup(self) -> None:
         printed = {part.title: part.sentences for part in sections(failed_run(notes=("worker 0: load: 6.8",)))}

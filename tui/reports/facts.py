@@ -47,6 +47,7 @@ def facts_of_run(status: RunStatus) -> RunFacts:
         state=str(status.state),
         cause=status.cause,
         attempt=status.attempt,
+        restarts=status.restarts,
         started=status.started,
         ended=status.ended,
         workers=workers,

@@ -16,7 +16,9 @@ from tui.pod.run import LAST_WORDS, RunState
 from tui.pod.secrets import mask_secrets
 from tui.reports.curves import ChartPoint, ReportCurve, chart_of, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
+from tui.runs.record.exit_summary import restart_sentences
 from tui.runs.record.findings import Finding
+from tui.runs.record.run_status import Restart
 from tui.text.printable import figure
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import parse_time
@@ -60,6 +62,7 @@ class RunFacts:
     state: str | None = None
     cause: str | None = None
     attempt: int = 0
+    restarts: tuple[Restart, ...] = ()
     started: str | None = None
     ended: str | None = None
     workers: tuple[WorkerFact, ...] = ()
@@ -298,6 +301,7 @@ def _remarks(
     if facts.cause:
         cause, _, last_lines = facts.cause.partition(LAST_WORDS)
         remarks += [f"Cause: {cause}.", *([f"Its last lines: {last_lines}"] if last_lines else [])]
+    remarks += [f"{text[0].upper()}{text[1:]}." for text in restart_sentences(facts.restarts)]
     remarks += _end_remarks(workers)
     remarks += _core_remarks(snapshot, was_live=not facts.is_over)
     missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=facts.is_final)

@@ -58,3 +58,8 @@ def figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
     if 0 < abs(value) < 10.0 ** (1 - decimals):
         return f"{value:.3g}"
     return f"{value:{',' if apart else ''}.{decimals}f}"
+
+
+def count_noun(count: int, noun: str) -> str:
+    """Return `1 core` or `1,024 cores`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
