@@ -9,8 +9,6 @@ import pytest
 from tests.cli.commands import Answer
 from tests.logs.shapes import training
 from tui.cli import main
-from tui.logs.demux import Demux
-from tui.operator.reports import steady_rate
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -50,8 +48,7 @@ def ended(shell: Shell, name: str, kind: str | None, cores: int, rate: float, st
     directory.append_event("state", state="running")
     for worker in workers:
         lines = [
-            training(core=core, step=10, rate="1.00", global_rate=f"{rate:.2f}")
-            for core in range(worker.index, cores, len(workers))
+            training(core=core, step=10, rate=f"{rate:.2f}") for core in range(worker.index, cores, len(workers))
         ]
         directory.log_path(worker.index).write_text("\n".join(lines) + "\n")
     directory.append_event("state", state=state)
@@ -142,9 +139,13 @@ def test_notes_and_warnings_are_printed_below_the_figures_on_standard_output(she
     assert answer.errors == ""
 
 
-def test_the_rate_is_the_jobs_own_average_if_it_prints_one() -> None:
-    demux = Demux()
-    demux.feed(None, f"{training(core=0, rate='9.00', global_rate='7.00')}\n".encode())
-    assert steady_rate(demux.snapshot()) == 7.0
-    demux.feed(None, b"Avg. Global Rate: 6.50 examples per second\n")
-    assert steady_rate(demux.snapshot()) == 6.5
+def test_the_rate_of_a_rung_is_that_of_the_comparison_of_runs(shell: Shell) -> None:
+    run = ended(shell, "small", "v2-8", 8, 10.0)
+    (directory,) = shell.home.glob(f"runs/{run}")
+    lines = [training(core=0, step=step, rate=rate) for step, rate in enumerate(("1.00", "8.00", "9.00", "30.00"))]
+    text = "\n".join([*lines, "Avg. Global Rate: 6.50 examples per second"])
+    (directory / "worker-000.log").write_text(text + "\n")
+    other = ended(shell, "other", "v2-32", 32, 10.0)
+    (compared, _) = shell.run("compare", run, other, "--offline", "--json").document
+    (ladder,) = shell.run("plan", "--ladder", run, "--json").document["ladders"]
+    assert compared["rate_total"] == ladder["rungs"][0]["rate_total"] == 9.0

@@ -45,6 +45,26 @@ def test_cores_are_counted_as_in_the_generation(kind: str, cores: int, following
     assert ladder.next_type == following
 
 
+def test_one_size_is_no_comparison() -> None:
+    (ladder,) = ladders([run("v4-16", 100.0), run("v4-16", 90.0)])
+
+    assert (ladder.go_up, ladder.next_type) == (False, "v4-32")
+    assert ladder.advice == "one size is no comparison: run on v4-32, too, and compare its rate per core with v4-16's"
+    assert ladder.rungs[0].verdict == "the only size with a rate"
+    (local,) = ladders([Finished("run", "local-2", True, 100.0, cores=2)])
+    assert local.advice.startswith("one size is no comparison: run on twice as many cores, too")
+
+
+def test_a_rehearsal_counts_only_where_there_is_no_real_run_and_is_named() -> None:
+    made_up = Finished("made-up", "v3-8", True, 9000.0, rehearsal=True)
+    (alone,) = ladders([made_up, run("v3-32", 8000.0)])
+    assert alone.rungs[0].to_json()["rehearsal"]
+    assert alone.rungs[0].verdict == "smallest (baseline); a rehearsal: its rate is made up"
+    assert alone.advice.endswith("; the rate on v3-8 is made up, by a rehearsal")
+    (real,) = ladders([made_up, run("v3-8", 2000.0, name="real")])
+    assert (real.rungs[0].run, real.rungs[0].to_json()["rehearsal"]) == ("real", False)
+
+
 def test_the_fastest_run_that_succeeded_counts() -> None:
     (ladder,) = ladders(
         [

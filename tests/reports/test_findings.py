@@ -9,7 +9,7 @@ import pytest
 from tests.console.stage import a_slice, begin, make_run, training_line, write
 from tui.commands.status import _found
 from tui.logs.demux import Demux
-from tui.reports.facts import summary_of_run
+from tui.reports.facts import facts_of_run, summary_of_run
 from tui.reports.findings import findings_of_run, marks_of_run, sentence
 from tui.reports.markdown import write_markdown
 from tui.reports.rates import rate_in_short, rate_in_words
@@ -117,6 +117,14 @@ def test_a_core_that_recovered_is_marked_and_no_longer_a_straggler(directory: Ru
     assert list(rows) == [SLOW, 5]
 
 
+def test_status_and_facts_hold_the_restarts_with_their_causes(directory: RunDirectory) -> None:
+    directory.append_event("state", state="preparing", attempt=1, cause="restart 1 of 2: worker 1 exited with 3")
+    end(directory)
+    (row,) = document(directory, with_logs=False)["restarts"]  # type: ignore[misc]
+    assert (row["attempt"], row["cause"]) == (1, "worker 1 exited with 3")
+    assert [restart.cause for restart in facts_of_run(status_of(directory)).restarts] == ["worker 1 exited with 3"]
+
+
 def test_a_worker_that_failed_first_had_no_stragglers(directory: RunDirectory) -> None:
     directory.append_event("failure", worker=SLOW // 8, exit_code=1, cause="worker 1 exited with 1")
     directory.append_event("stop_requested", by="policy")
@@ -130,7 +138,15 @@ def test_the_report_of_an_ended_run_holds_the_cost_of_its_straggler(directory: R
     text = write_markdown(summary_of_run(directory))
     pace = "Core 13 (worker 1, 10.164.0.44) ran at 33 % of the median pace"
     assert f"- {pace}; the other cores waited for it 67 % of the time." in text.splitlines()
-    assert "Core 22 (worker 2) has a loss that is not a finite number." in text
+    assert "Core 22 (worker 2) has a loss that is not a finite number, since epoch 1, step " in text
+
+
+def test_a_report_repeats_no_note_about_a_core_whose_finding_it_has(directory: RunDirectory) -> None:
+    note(directory, "loss", BROKEN, loss="nan", epoch=1, step=999)
+    directory.append_event("note", text="worker 2 writes again", stall="over", workers=[2], cores=[])
+    directory.append_event("note", text="some cores recovered", stall="over", workers=[], cores=[BROKEN], of=["loss"])
+    end(directory)
+    assert facts_of_run(status_of(directory)).notes == ("worker 2 writes again",)
 
 
 def test_status_describes_the_findings_during_the_run_and_afterwards(directory: RunDirectory) -> None:

@@ -19,10 +19,12 @@ from tui.reports.curves import MOST_POINTS
 from tui.reports.data import to_document, write_csv, write_curves, write_json
 from tui.reports.facts import summary_of_log
 from tui.reports.html import nice_ticks, write_html
+from tui.reports.layout import sections
 from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerFact, summarize
 from tui.reports.text import write_text
 from tui.reports.write import WRITERS, source_of_file, stem_of, uploaded_name, write_report
+from tui.runs.record.run_status import Restart
 
 EVIL = "</td><script>alert(1)</script> | [x](javascript:y) `z` \x1b[31m*b* @all"
 
@@ -69,7 +71,7 @@ class TestSummary:
         remarks = failed_run().remarks
         assert "Cause: worker 1 exited with code 3." in remarks
         assert "Worker 1 exited with code 3." in remarks
-        assert "Core 3 (worker 1) has a loss that is not a finite number." in remarks
+        assert "Core 3 (worker 1) has a loss that is not a finite number, since epoch 1, step 10." in remarks
         assert "Core 2 printed no training line, though higher ordinals did." in remarks
 
     def test_workers_with_the_same_end_are_reported_in_one_sentence(self) -> None:
@@ -107,7 +109,42 @@ class TestSummary:
         summary = summarize(RunFacts("x", is_run=False), demux.snapshot())
         assert summary.rate_check is not None
         assert summary.rate_check.agree is agree
-        assert any("missing or counted twice" in remark for remark in summary.remarks) is not agree
+        differ = "in epoch 1: 80.00 examples/s, but the job reports 160.00: the two differ."
+        assert any(remark.endswith(differ) for remark in summary.remarks) is not agree
+
+    def test_cores_are_called_missing_from_a_sum_of_rates_only_where_some_are(self) -> None:
+        demux = Demux()
+        end = "Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate=160.00"
+        lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), end]
+        demux.feed(0, "\n".join(lines).encode() + b"\n")
+        facts = RunFacts("x", state="succeeded", cores_expected=4, workers=(WorkerFact(0),))
+        remarks = " ".join(summarize(facts, demux.snapshot()).remarks)
+        assert "but the job reports 160.00: the sum lacks cores 2-3, which printed no line." in remarks
+
+    def test_the_place_of_a_loss_is_that_of_the_first_core_where_they_differ(self) -> None:
+        demux = Demux()
+        lines = [training(core=core, step=10 * core, loss="nan") for core in (2, 1)]
+        demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
+        remarks = summarize(RunFacts("x"), demux.snapshot(now=1001.0)).remarks
+        assert (
+            "Cores 1-2 (worker 0) have a loss that is not a finite number, the first, core 1, since epoch 1, step 10."
+            in remarks
+        )
+
+    def test_restarts_are_part_of_the_outcome(self) -> None:
+        restarts = tuple(Restart(attempt, "2026-01-01T00:00:00Z", "worker 1 exited with 3") for attempt in (1, 2))
+        summary = failed_run(state="succeeded", cause=None, attempt=2, restarts=restarts)
+        outcome = sections(summary)[0].sentences
+        lasted = "1 d 01:02:03"
+        assert outcome[0] == f"Succeeded after {lasted} and 2 restarts: in the end every worker exited with code 0."
+        assert outcome[1] == "Restarts 1-2: worker 1 exited with 3."
+        row = {"attempt": 1, "time": "2026-01-01T00:00:00Z", "cause": "worker 1 exited with 3"}
+        assert to_document(summary)["restarts"][0] == row
+
+    def test_what_happened_during_the_run_is_not_part_of_its_setup(self) -> None:
+        printed = {part.title: part.sentences for part in sections(failed_run(notes=("worker 0: load: 6.8",)))}
+        assert printed["Setup"] == ()
+        assert printed["Notes"] == ("worker 0: load: 6.8",)
 
     def test_a_worker_that_never_trained_is_named(self) -> None:
         assert "Worker 3 printed no training line." in summary_of_log(open_log(SAMPLE_LOG)).remarks

@@ -11,9 +11,9 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.record.event_log import Event
-from tui.runs.record.exit_summary import ended_with_the_others, exit_summary
+from tui.runs.record.exit_summary import ended_with_the_others, exit_summary, restart_sentences
 from tui.runs.record.keeper_file import KeeperStatus
-from tui.runs.record.run_status import RunStatus, StatusFold
+from tui.runs.record.run_status import Restart, RunStatus, StatusFold
 
 TIME = "2026-11-23T10:00:00Z"
 
@@ -34,6 +34,25 @@ def ended(
         events.append(Event(TIME, "exit", worker, {"exit_code": code, "signal": signal}))
     events.append(Event(TIME, "state", None, {"state": state}))
     return StatusFold(run).take(events).status(KeeperStatus(False))
+
+
+def test_restarts_with_the_same_cause_share_a_sentence() -> None:
+    causes = ["worker 1 exited with 3; its last lines: x", "worker 1 exited with 3", "the slice was preempted"]
+    restarts = [Restart(attempt, TIME, cause) for attempt, cause in enumerate(causes, 1)]
+    assert restart_sentences(restarts) == [
+        "restarts 1-2: worker 1 exited with 3",
+        "restart 3: the slice was preempted",
+    ]
+    many = [Restart(attempt, TIME, f"worker {attempt} exited with 1") for attempt in range(1, 10)]
+    assert restart_sentences(many)[-2:] == ["restart 7: worker 7 exited with 1", "and 2 more restarts"]
+
+
+def test_a_failure_is_named_before_the_keeper_has_looked_for_an_earlier_one() -> None:
+    live = ended({0: 7}, "running")
+    assert (live.cause, live.short_cause) == (None, "worker 0 exited with 7")
+    assert ended({0: 75}, "running").short_cause == ""
+    assert ended({0: 7}, "running", by="user").short_cause == ""
+    assert ended({0: 0}, "running").short_cause == ""
 
 
 OTHERS_STOPPED = {worker: 3 if worker == 5 else 143 for worker in range(8)}

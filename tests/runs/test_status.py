@@ -287,6 +287,14 @@ class TestRestart:
         assert seen.is_training_again
         assert seen.cause == "restart 1 of 2: worker 1 exited with 3"
 
+    def test_a_run_that_succeeded_in_the_end_names_its_restarts_with_their_causes(self) -> None:
+        again = event("state", state="preparing", attempt=2, cause="restart 2 of 2: worker 1 exited with 3")
+        seen = status(*self.AGAIN, again, event("state", state="running"), event("state", state="succeeded"))
+        assert (seen.state, seen.cause) == (RunState.SUCCEEDED, None)
+        causes = [(restart.attempt, restart.cause) for restart in seen.restarts]
+        assert causes == [(1, "worker 1 exited with 3"), (2, "worker 1 exited with 3")]
+        assert seen.restarts[0].time == "2026-11-21T10:15:00+00:00"
+
     def test_a_stop_by_a_person_is_not_caused_by_the_failure_before_the_restart(self) -> None:
         seen = status(*self.AGAIN, event("stop_requested", by="user"), event("state", state="stopped"))
         assert (seen.state, seen.cause) == (RunState.STOPPED, None)

@@ -13,6 +13,7 @@ from tui.commands.terminal.output import Output
 from tui.localpod.api.resources.accelerator_types import MAX_CORES, MAX_WORKERS
 from tui.localpod.host.host_spec import TOKEN_FILE
 from tui.settings import LOCAL_PROFILE
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.settings import Settings
@@ -50,10 +51,6 @@ def _up_to(most: int) -> Callable[[str], int]:
     return count
 
 
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Run a local pod in the foreground; print one JSON line when it is ready."""
     from tui.localpod.command import run_local_up
@@ -64,7 +61,7 @@ def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
             out.line(document)
             return
         names = ", ".join(f'"{name}"' for name in document["slices"])
-        size = f"{_counted(args.workers, 'worker')} with {_counted(args.cores, 'core')} each"
+        size = f"{count_noun(args.workers, 'worker')} with {count_noun(args.cores, 'core')} each"
         if args.slices == 1:
             out.text(f"Local pod {names} is up: {size}.")
         else:

@@ -120,6 +120,7 @@ def _print_ladders(report: ScalingReport, out: Output) -> None:
 
 
 def _print_ladder(ladder: Ladder, out: Output) -> None:
+    is_compared = sum(rung.efficiency is not None for rung in ladder.rungs) > 1
     out.table(
         ("type", "cores", "rate", "rate per core", "efficiency", "verdict", "run"),
         [
@@ -128,7 +129,7 @@ def _print_ladder(ladder: Ladder, out: Output) -> None:
                 rung.cores,
                 rung.rate_total,
                 rung.rate_per_core,
-                None if rung.efficiency is None else f"{rung.efficiency:.0%}",
+                None if rung.efficiency is None or not is_compared else f"{rung.efficiency:.0%}",
                 rung.verdict,
                 rung.run,
             )

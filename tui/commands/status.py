@@ -12,7 +12,7 @@ from tui.commands.parser.commands import Commands
 from tui.commands.runs import UNATTENDED, describe_keeper
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
-from tui.operator import exit_summary, split_last_lines
+from tui.operator import exit_summary, restart_sentences, split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
 from tui.text.durations import format_duration
 from tui.text.numbers import figure
@@ -98,9 +98,10 @@ def _print_status(
         ("run", document["run"]),
         ("slice", document["slice"]),
         ("state", document["state"]),
-        ("cause", cause or None),
+        ("cause", cause or status.short_cause or None),
         *_quoted(last_lines, status, directory),
         ("remedy", document["remedy"]),
+        *_restarts(status),
         ("attended", attended or None),
         ("started", format_utc(document["started"])),
         ("ended", format_utc(document["ended"])),
@@ -119,6 +120,11 @@ def _print_status(
         ("directory", directory.path),
     ]
     out.facts([row for row in rows if row[1] is not None])
+
+
+def _restarts(status: RunStatus) -> list[tuple[str, str]]:
+    """Return a row for each cause of restarts."""
+    return [("restarts" if not index else "", text) for index, text in enumerate(restart_sentences(status.restarts))]
 
 
 def _format_share(share: float | None) -> str | None:

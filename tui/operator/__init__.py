@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tui.runs.record.event_log import Event as Event
     from tui.runs.record.exit_summary import ended_with_the_others as ended_with_the_others
     from tui.runs.record.exit_summary import exit_summary as exit_summary
+    from tui.runs.record.exit_summary import restart_sentences as restart_sentences
     from tui.runs.record.exit_summary import was_stopped_on_purpose as was_stopped_on_purpose
     from tui.runs.record.findings import Finding as Finding
     from tui.runs.record.keeper_file import KeeperStatus as KeeperStatus
@@ -79,6 +80,7 @@ _NAMES = (
     "tui.runs.read.line_reader.lines_since",
     "tui.runs.record.damaged_record.NoRecordError",
     "tui.runs.record.exit_summary.exit_summary",
+    "tui.runs.record.exit_summary.restart_sentences",
     "tui.runs.record.findings.Finding",
     "tui.runs.record.keeper_file.describe_stuck_keeper",
     "tui.runs.record.keeper_file.describe_stuck_remedy",

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.logs.saved_log import SavedLog
 from tui.logs.snapshot import Snapshot
@@ -18,8 +16,10 @@ from tui.operator.connections import Connections
 from tui.operator.logs import Logs
 from tui.operator.runs import Runs
 from tui.planning.scaling_ladder import Finished, Ladder, is_comparable, ladders
-from tui.pod.run import RunState
+from tui.pod.run import RunState, rehearses
+from tui.reports.curves import chart_of
 from tui.reports.facts import source_of, summary_of_log, summary_of_run, title_of
+from tui.reports.rates import rate_over_run
 from tui.reports.status import status_document
 from tui.reports.summary import Summary
 from tui.reports.worker_logs import worker_logs, write_worker_logs
@@ -160,21 +160,13 @@ async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Fin
         run.id,
         run.accelerator_type,
         state is RunState.SUCCEEDED,
-        steady_rate(snapshot),
+        _measured_rate(snapshot),
         cores * len(run.workers) if cores else len(snapshot) or None,
+        rehearses(run.job.argv),
     )
 
 
-def steady_rate(snapshot: Snapshot) -> float | None:
-    """Return the rate of the whole slice (examples/s), averaged over as long a time as the log allows.
-
-    That is the average over all epochs that the job printed at its end, else the sum of the cores' averages since
-    their epoch began, else the sum of their newest rates.
-    """
-    average = snapshot.facts.get("average_global_rate")
-    if average is not None:
-        return float(average)
-    averages = snapshot.global_rate[~np.isnan(snapshot.global_rate)]
-    if len(averages) and len(averages) == len(snapshot):
-        return float(averages.sum())
-    return snapshot.rate_total
+def _measured_rate(snapshot: Snapshot) -> float | None:
+    """Return the rate of the whole slice over the run, as `compare` measures it; None where it is unknown."""
+    newest = snapshot.rate_total
+    return None if newest is None else rate_over_run(newest, (point.rate for point in chart_of(snapshot)))

@@ -14,6 +14,7 @@ from typing import Any
 
 from tui.errors import UsageError
 from tui.pod.accelerator import Accelerator, parse
+from tui.text.printable import count_noun
 
 WARM_UP_EPOCHS = 5
 """Length of the warm-up of Goyal et al."""
@@ -166,7 +167,7 @@ def _scaled_steps(batch_size: int, steps: int | None, global_batch: int) -> tupl
         return scaled, []
     return scaled, [
         f"{batch_size:,} × {steps:,} = {samples:,} examples do not divide by {global_batch:,}: "
-        f"{_counted(scaled, 'step')} show{'s' if scaled == 1 else ''} {surplus:,} more"
+        f"{count_noun(scaled, 'step')} show{'s' if scaled == 1 else ''} {surplus:,} more"
     ]
 
 
@@ -218,8 +219,6 @@ def _notes(
 
 
 def _shape(kind: Accelerator) -> str:
-    return f"{_counted(kind.workers, 'worker')}, {_counted(kind.devices, 'core')} ({_counted(kind.chips, 'chip')})"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return (
+        f"{count_noun(kind.workers, 'worker')}, {count_noun(kind.devices, 'core')} ({count_noun(kind.chips, 'chip')})"
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.pod.accelerator import parse
@@ -15,6 +15,8 @@ from tui.text.numbers import significant
 
 WORTH_GOING_UP = 0.8
 """Scaling efficiency below which a larger slice is not worth its cost."""
+_ONLY_SIZE = "the only size with a rate"
+_MADE_UP = "; a rehearsal: its rate is made up"
 _NO_TYPE = "no type"
 """The generation of slices without an accelerator type."""
 _DOUBLING = tuple(2**power for power in range(3, 14))
@@ -42,6 +44,8 @@ class Finished:
     succeeded: bool
     rate_total: float | None
     cores: int | None = None
+    rehearsal: bool = False
+    """Whether its figures are made up: it counts only where no other run has a rate."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Rung:
     rate_per_core: float | None
     efficiency: float | None
     verdict: str
+    rehearsal: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the rung as `--json` outputs contain it."""
@@ -78,6 +83,7 @@ class Rung:
             "rate_per_core": self.rate_per_core,
             "efficiency": self.efficiency,
             "verdict": self.verdict,
+            "rehearsal": self.rehearsal,
         }
 
 
@@ -141,7 +147,14 @@ def _ladder(generation: str, sizes: dict[_Size, list[Finished]], worth: float) -
         rung = _rung(size, sizes[size], smallest, worth)
         smallest = smallest or rung.rate_per_core
         rungs.append(rung)
+    measured = [rung for rung in rungs if rung.efficiency is not None]
+    if len(measured) == 1:
+        rungs = [replace(rung, verdict=_ONLY_SIZE) if rung in measured else rung for rung in rungs]
     go_up, next_type, advice = _advice(generation, rungs, worth)
+    made_up = [rung.accelerator_type for rung in rungs if rung.rehearsal]
+    if made_up:
+        advice += f"; the rate on {', '.join(made_up)} is made up, by a rehearsal"
+        rungs = [replace(rung, verdict=rung.verdict + _MADE_UP * rung.rehearsal) for rung in rungs]
     return Ladder(generation, tuple(rungs), go_up, next_type, advice)
 
 
@@ -151,15 +164,16 @@ def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: floa
         worked = any(run.succeeded for run in runs)
         verdict = "works, but reported no rate" if worked else "no successful run yet"
         return Rung(size.name, size.cores, runs[-1].run, None, None, None, verdict)
-    rate, run = max(measured, key=lambda pair: pair[0] or 0.0)
+    real = [pair for pair in measured if not pair[1].rehearsal]
+    rate, run = max(real or measured, key=lambda pair: pair[0] or 0.0)
     assert rate is not None
     per_core = significant(rate / size.cores)
     if smallest is None:
         verdict = "smallest (baseline)"
-        return Rung(size.name, size.cores, run.run, significant(rate), per_core, 1.0, verdict)
+        return Rung(size.name, size.cores, run.run, significant(rate), per_core, 1.0, verdict, run.rehearsal)
     efficiency = significant(per_core / smallest)
     verdict = "scales" if efficiency >= worth else f"scales badly: loses {1 - efficiency:.0%} per core"
-    return Rung(size.name, size.cores, run.run, significant(rate), per_core, efficiency, verdict)
+    return Rung(size.name, size.cores, run.run, significant(rate), per_core, efficiency, verdict, run.rehearsal)
 
 
 def _is_rate(rate: float | None) -> bool:
@@ -170,6 +184,8 @@ def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str
     top = rungs[-1]
     if top.efficiency is None:
         return False, None, f"{top.verdict} on {top.accelerator_type}"
+    if top.verdict == _ONLY_SIZE:
+        return _advice_without_comparison(generation, top.accelerator_type)
     if top.efficiency < worth:
         better = [rung for rung in rungs if rung.efficiency is not None and rung.efficiency >= worth][-1]
         return (
@@ -188,6 +204,19 @@ def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str
     if next_type is None:
         return False, None, f"{top.accelerator_type} is the largest size"
     return True, next_type, f"go up to {next_type}: {share}"
+
+
+def _advice_without_comparison(generation: str, only: str) -> tuple[bool, str | None, str]:
+    """Return the advice where a single size has a rate."""
+    next_type = _next_size(generation, only) if generation in SIZES else None
+    if next_type is None and generation in SIZES:
+        return False, None, f"one size is no comparison, and {only} is the largest"
+    larger = next_type or "twice as many cores"
+    return (
+        False,
+        next_type,
+        f"one size is no comparison: run on {larger}, too, and compare its rate per core with {only}'s",
+    )
 
 
 def _next_size(generation: str, name: str) -> str | None:

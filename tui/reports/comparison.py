@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from statistics import median
 from typing import Any
 
 from tui.logs.snapshot import Spread, json_figure
 from tui.reports.layout import number
+from tui.reports.rates import rate_over_run
 from tui.reports.summary import Summary
 from tui.text.durations import UNKNOWN, format_clock
 from tui.text.numbers import figure, significant
@@ -120,8 +120,7 @@ def _rate(summary: Summary) -> float | None:
 
 
 def _over_the_run(summary: Summary, newest: float | None) -> float | None:
-    rates = [point.rate for point in summary.chart if point.rate is not None]
-    return median(rates[1:]) if len(rates) > 1 else newest
+    return rate_over_run(newest, (point.rate for point in summary.chart))
 
 
 def _median_rate(summary: Summary) -> float | None:

@@ -1,4 +1,4 @@
-"""Each core's curve over the run, for programs: a point is a sample that the core printed."""
+"""The pod's chart over the run, and for programs each core's curve: a point is a sample that the core printed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tui.logs.snapshot import HAS_LOSS, HAS_RATE, Snapshot, format_time, json_number, optional_int
+from tui.text.numbers import significant
 
 MOST_POINTS = 1 << 18
 """Most points of all curves together: with more than 4,096 cores, each has fewer than 64."""
@@ -18,6 +19,18 @@ FEWEST_POINTS = 8
 """Fewest points of a curve, with any number of cores."""
 
 POINT_COLUMNS = ("epoch", "step", "time", "loss", "rate")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """The pod at one moment of the run, for charts. `step` and `epoch` are numbered as in the log."""
+
+    epoch: int | None
+    step: int | None
+    loss: float | None
+    loss_min: float | None
+    loss_max: float | None
+    rate: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,22 @@ class ReportCurve:
     key: str
     """The core's number; if that is missing or not unique, with worker and device."""
     points: dict[str, list[Any]]
+
+
+def chart_of(snapshot: Snapshot) -> tuple[ChartPoint, ...]:
+    """Return the pod at each recorded moment; none where no history is kept."""
+    if snapshot.history is None or not len(snapshot):
+        return ()
+    pod = snapshot.history.pod(snapshot.row, rates_add=snapshot.rates_add)
+    columns = (pod.epoch, pod.step, pod.loss_median, pod.loss_min, pod.loss_max, pod.rate_total)
+    return tuple(
+        ChartPoint(
+            None if epoch < 0 else int(epoch),
+            None if step < 0 else int(step),
+            *(significant(value) if math.isfinite(value) else None for value in figures),
+        )
+        for epoch, step, *figures in zip(*columns, strict=True)
+    )
 
 
 def curves_of(snapshot: Snapshot) -> tuple[ReportCurve, ...]:

@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from tui.reports.curves import ChartPoint
 from tui.reports.layout import REPORT_OF, ReportTable, moment, number, report_of, sections, title, warning
 from tui.reports.rates import rate_title
-from tui.reports.summary import ChartPoint, Summary
+from tui.reports.summary import Summary
 from tui.text.durations import format_clock
 from tui.text.printable import one_line
 

@@ -11,7 +11,7 @@ from tui.reports.rates import rate_in_words, rate_title
 from tui.reports.summary import Summary, command_line
 from tui.text.durations import UNKNOWN, format_clock
 from tui.text.numbers import figure
-from tui.text.printable import one_line
+from tui.text.printable import count_noun, one_line
 from tui.text.timestamps import parse_time
 
 MOST_CORES = 128
@@ -49,6 +49,7 @@ def sections(summary: Summary) -> tuple[Section, ...]:
     parts = (
         _outcome(summary),
         _where(summary),
+        _notes(summary),
         _epochs(summary),
         _workers(summary),
         _cores(summary),
@@ -103,12 +104,21 @@ def _verdict(summary: Summary) -> str:
         covers = f"Duration: {format_clock(summary.seconds)}." if summary.seconds is not None else ""
         return f"A saved log of {summary.lines:,} lines, {summary.samples:,} of them training lines. {covers}".strip()
     verdicts = {
-        "succeeded": f"Succeeded{lasted}: every worker exited with code 0.",
+        "succeeded": _success(lasted, facts.attempt),
         "failed": f"Failed{lasted}.",
         "stopped": f"Stopped by the user{lasted}.",
         "lost": f"Lost{lasted}." if facts.cause else f"Ended{lasted}; the outcome was not recorded.",
     }
     return verdicts.get(facts.state or "", f"Still {facts.state}." if facts.state else "The state is unknown.")
+
+
+def _success(lasted: str, restarts: int) -> str:
+    if not restarts:
+        return f"Succeeded{lasted}: every worker exited with code 0."
+    counted = count_noun(restarts, "restart")
+    return (
+        f"Succeeded{lasted or ' after'}{' and' * bool(lasted)} {counted}: in the end every worker exited with code 0."
+    )
 
 
 def _reached(summary: Summary) -> str:
@@ -162,7 +172,11 @@ def _where(summary: Summary) -> Section:
     filled = tuple((name, one_line(value)) for name, value in rows if value)
     code = frozenset((index, 1) for index, (name, _) in enumerate(filled) if name in _VERBATIM)
     table = ReportTable(("What", "Value"), filled, code=code)
-    return Section("Setup", tuple(one_line(note) for note in facts.notes), table)
+    return Section("Setup", table=table)
+
+
+def _notes(summary: Summary) -> Section:
+    return Section("Notes", tuple(one_line(note) for note in summary.facts.notes))
 
 
 def _epochs(summary: Summary) -> Section:

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from statistics import median
+
 from tui.logs.snapshot import Snapshot
 from tui.text.numbers import figure
 
 _SHORT = {"examples/s": "ex/s", "tokens/s": "tok/s"}
+
+
+def rate_over_run(newest: float | None, rates: Iterable[float | None]) -> float | None:
+    """Return the median of a run's rates in order, without the first one (compilation); else the newest."""
+    known = [rate for rate in rates if rate is not None]
+    return median(known[1:]) if len(known) > 1 else newest
 
 
 def rate_in_short(snapshot: Snapshot) -> str:

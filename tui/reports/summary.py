@@ -10,14 +10,16 @@ from statistics import median
 from typing import Any
 
 from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
-from tui.logs.state.missing_cores import missing_cores
+from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.pod.accelerator import parse
 from tui.pod.run import LAST_WORDS, RunState
 from tui.pod.secrets import mask_secrets
-from tui.reports.curves import ReportCurve, curves_of
+from tui.reports.curves import ChartPoint, ReportCurve, chart_of, curves_of
 from tui.reports.findings import finding_remarks, findings_of, straggler_rows
+from tui.runs.record.exit_summary import restart_sentences
 from tui.runs.record.findings import Finding
-from tui.text.numbers import figure, significant
+from tui.runs.record.run_status import Restart
+from tui.text.numbers import figure
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import parse_time
 
@@ -60,6 +62,7 @@ class RunFacts:
     state: str | None = None
     cause: str | None = None
     attempt: int = 0
+    restarts: tuple[Restart, ...] = ()
     started: str | None = None
     ended: str | None = None
     workers: tuple[WorkerFact, ...] = ()
@@ -120,18 +123,6 @@ class RateCheck:
         """Return the check as in the JSON report, whose names are stable."""
         cores_sum = json_figure(self.cores_sum)
         return {"epoch": self.epoch, "cores_sum": cores_sum, "told": self.reported, "agree": self.agree}
-
-
-@dataclass(frozen=True, slots=True)
-class ChartPoint:
-    """The pod at one moment of the run, for charts. `step` and `epoch` are numbered as in the log."""
-
-    epoch: int | None
-    step: int | None
-    loss: float | None
-    loss_min: float | None
-    loss_max: float | None
-    rate: float | None
 
 
 @dataclass(frozen=True)
@@ -201,7 +192,7 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
         bytes=snapshot.bytes,
         samples=snapshot.samples,
         dialects=dict(snapshot.dialects),
-        chart=_chart(snapshot),
+        chart=chart_of(snapshot),
         curves=curves_of(snapshot),
     )
 
@@ -310,17 +301,20 @@ def _remarks(
     if facts.cause:
         cause, _, last_lines = facts.cause.partition(LAST_WORDS)
         remarks += [f"Cause: {cause}.", *([f"Its last lines: {last_lines}"] if last_lines else [])]
+    remarks += [f"{text[0].upper()}{text[1:]}." for text in restart_sentences(facts.restarts)]
     remarks += _end_remarks(workers)
     remarks += _core_remarks(snapshot, was_live=not facts.is_over)
+    missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=facts.is_final)
     idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
     if idle and snapshot.samples:
         remarks.append(f"{name_ranks('Worker', idle)} printed no training line.")
-    remarks += _missing_remarks(facts, snapshot)
+    remarks += _missing_remarks(missing, snapshot)
     if check is not None and not check.agree:
         cores_sum, reported = figure(check.cores_sum, apart=True), figure(check.reported, apart=True)
+        lacking = f"the sum lacks {name_ranks('core', missing.cores)}, which printed no line"
         remarks.append(
             f"Sum of per-core GlobalRate in epoch {check.epoch}: {cores_sum} examples/s, but the job reports "
-            f"{reported}: a core is missing or counted twice."
+            f"{reported}: {lacking if missing.cores else 'the two differ'}."
         )
     return remarks
 
@@ -361,16 +355,27 @@ def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
         owners = sorted({row.worker for row in rows if row.worker is not None})
         location = f" ({name_ranks('worker', owners)})" if owners else ""
         subject = name_ranks("Core", cores) if cores else "The stream"
-        remarks.append(f"{subject}{location} {singular if len(rows) == 1 else plural}.")
+        since = _since(rows) if rows[0].state == "nan" else ""
+        remarks.append(f"{subject}{location} {singular if len(rows) == 1 else plural}{since}.")
     return remarks
 
 
-def _missing_remarks(facts: RunFacts, snapshot: Snapshot) -> list[str]:
+def _since(rows: list[CoreRow]) -> str:
+    """Return where the losses of these cores stopped being finite; empty where that is unknown."""
+    places = [(row.first_nan.epoch, row.first_nan.step, row.core) for row in rows if row.first_nan is not None]
+    known = [place for place in places if place[1] is not None]
+    if not known:
+        return ""
+    epoch, step, core = min(known, key=lambda place: (place[0] or 0, place[1] or 0))
+    is_same = len(known) == len(rows) and all(place[:2] == (epoch, step) for place in known)
+    first = "" if is_same or core is None else f" the first, core {core},"
+    return f",{first} since {f'epoch {epoch}, ' if epoch is not None else ''}step {step}"
+
+
+def _missing_remarks(missing: MissingCores, snapshot: Snapshot) -> list[str]:
     """Return a sentence about cores without any line; where their number is unknown, gaps in the ordinals."""
-    if facts.cores_expected is not None and len(snapshot):
-        missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=facts.is_final)
-        if missing.cores:
-            return [f"{missing.sentence.capitalize()}: it is unknown whether they trained."]
+    if missing.cores:
+        return [f"{missing.sentence.capitalize()}: it is unknown whether they trained."]
     cores = {int(core) for core in snapshot.core if core >= 0}
     lower = sorted(set(range(max(cores, default=-1))) - cores) if len(cores) > 1 else []
     return [f"{name_ranks('Core', lower)} printed no training line, though higher ordinals did."] if lower else []
@@ -381,18 +386,3 @@ def _seconds(started: str | None, ended: str | None) -> float | None:
     if begin is None or end is None or (begin.tzinfo is None) is not (end.tzinfo is None):
         return None
     return (end - begin).total_seconds()
-
-
-def _chart(snapshot: Snapshot) -> tuple[ChartPoint, ...]:
-    if snapshot.history is None or not len(snapshot):
-        return ()
-    pod = snapshot.history.pod(snapshot.row, rates_add=snapshot.rates_add)
-    columns = (pod.epoch, pod.step, pod.loss_median, pod.loss_min, pod.loss_max, pod.rate_total)
-    return tuple(
-        ChartPoint(
-            None if epoch < 0 else int(epoch),
-            None if step < 0 else int(step),
-            *(significant(value) if math.isfinite(value) else None for value in figures),
-        )
-        for epoch, step, *figures in zip(*columns, strict=True)
-    )

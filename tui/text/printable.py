@@ -41,3 +41,8 @@ def printable(text: str | bytes) -> str:
 def one_line(text: str | bytes) -> str:
     """Return the text as one printable line; line breaks and tabs become blanks."""
     return " ".join(printable(text).split())
+
+
+def count_noun(count: int, noun: str) -> str:
+    """Return `1 core` or `1,024 cores`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tui.pod.run import RunState
+from tui.pod.run import LAST_WORDS, RunState
 from tui.runs.failure_rules import PARTNER_LOST
-from tui.runs.record.run_status import RunStatus
+from tui.runs.record.run_status import Restart, RunStatus
 from tui.runs.record.worker_status import WorkerStatus
-from tui.text.ranks import format_ranks
+from tui.text.printable import count_noun
+from tui.text.ranks import format_ranks, name_ranks
 
 UNKNOWN_CODE = "–"
 _MOST_CODES = 8
 """Codes that are listed one by one, in the order of the workers."""
 _MOST_NAMED = 3
 """Groups of workers with codes of their own that are named."""
+_MOST_CAUSES = 7
+"""Different causes of restarts that are named."""
 _STOPPED, _LOST_IT = "stopped", "lost it"
 _STOP_SIGNALS = ("TERM", "KILL", "INT", "HUP")
 _STOP_CODES = (143, 137, 130, 129)
@@ -31,6 +34,16 @@ def exit_summary(status: RunStatus) -> str:
     others = [part for worker, part in parts.items() if worker != first]
     culprit = f"w{first}: {_how(parts[first])}"
     return " · ".join([culprit, *_of_others(status, others)])
+
+
+def restart_sentences(restarts: Iterable[Restart]) -> list[str]:
+    """Return `restarts 1-2: worker 1 exited with 3` for each cause of restarts, as far as there are not too many."""
+    by_cause: dict[str, list[int]] = {}
+    for restart in restarts:
+        by_cause.setdefault(restart.cause.partition(LAST_WORDS)[0], []).append(restart.attempt)
+    texts = [f"{name_ranks('restart', numbers)}: {cause}" for cause, numbers in by_cause.items()]
+    hidden = sum(len(numbers) for numbers in [*by_cause.values()][_MOST_CAUSES:])
+    return texts[:_MOST_CAUSES] + [f"and {count_noun(hidden, 'more restart')}"] * (hidden > 0)
 
 
 def codes_in_order(codes: Iterable[int | None]) -> str:

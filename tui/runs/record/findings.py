@@ -81,6 +81,11 @@ class Finding:
         return cls(since=row["from"], **fields)
 
 
+def is_about_cores(event: Event) -> bool:
+    """Return whether a note begins, updates or ends findings."""
+    return event.get("stall") in KINDS or (event.get("stall") in (OVER, AT_THE_END) and bool(event.get("cores")))
+
+
 def fold_note(findings: tuple[Finding, ...], run: Run, event: Event) -> tuple[Finding, ...]:
     """Return the findings after one more note."""
     stall = event.get("stall")

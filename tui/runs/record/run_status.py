@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tui.pod.run import LAST_WORDS, Run, RunState
-from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure
+from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure, have_only_lost_partners
 from tui.runs.record.boot_clock import time_of_end
 from tui.runs.record.event_log import Event
-from tui.runs.record.findings import Finding, ended_with_attempt, fold_note
+from tui.runs.record.findings import Finding, ended_with_attempt, fold_note, is_about_cores
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.versions import VERSIONS, versions_in
@@ -29,6 +30,18 @@ WORKER_REPORT = "told"
 """Event: the workers' answers about an attempt without a keeper here; rows of `ended` are like those of `exit`."""
 
 
+class Restart(NamedTuple):
+    """One restart of a run: its number, when it began (RFC 3339), and why the attempt before it ended."""
+
+    attempt: int
+    time: str
+    cause: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the restart as `status --json` and reports list it."""
+        return self._asdict()
+
+
 @dataclass(frozen=True)
 class RunStatus:
     """A run's state as every front end shows it. Times are RFC 3339."""
@@ -42,12 +55,16 @@ class RunStatus:
     ended: str | None = None
     cause: str | None = None
     attempt: int = 0
+    restarts: tuple[Restart, ...] = ()
+    """The restarts that a keeper recorded here, in order."""
     first_failure: int | None = None
     stop_requested: str | None = None
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
     slice_note: str = ""
     """The newest one of what the cloud said about the slice because workers were out of reach."""
+    notes_without_findings: tuple[str, ...] = ()
+    """The notes about other things than single cores, of which `findings` says more."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers reported."""
     findings: tuple[Finding, ...] = ()
@@ -85,8 +102,19 @@ class RunStatus:
 
     @property
     def short_cause(self) -> str:
-        """Return the cause without the last lines of a log; empty if there is none."""
-        return (self.cause or "").partition(LAST_WORDS)[0]
+        """Return the cause without the last lines of a log; empty if there is none.
+
+        Until a keeper has looked for an earlier one, that is the first failure of the workers that have ended.
+        """
+        return (self.cause or self._failure_so_far).partition(LAST_WORDS)[0]
+
+    @property
+    def _failure_so_far(self) -> str:
+        if self.state is not RunState.RUNNING or self.stop_requested:
+            return ""
+        outcomes = _outcomes(part for part in self.workers if part.ended)
+        first = None if have_only_lost_partners(outcomes) else first_failure(outcomes)
+        return "" if first is None else _how_it_failed(self.workers[first])
 
     @property
     def is_stopped_by_person(self) -> bool:
@@ -239,10 +267,7 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
 def _with_its_end(status: RunStatus) -> RunStatus:
     """Return the status of a run every part of which has ended: over, unless it may be launched again."""
     parts = {part.worker: part for part in status.workers}
-    outcomes = {
-        index: WorkerOutcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
-        for index, part in parts.items()
-    }
+    outcomes = _outcomes(parts.values())
     by_person = status.is_stopped_by_person
     first = first_failure(outcomes)
     state = final_state(outcomes, stopped_by_person=by_person, first=first)
@@ -255,6 +280,13 @@ def _with_its_end(status: RunStatus) -> RunStatus:
     ended = max((part.ended_at for part in parts.values() if part.ended_at), default=None)
     ended = ended and max(ended, status.started or "")
     return replace(status, state=state, ended=ended, cause=cause if failed is not None else None)
+
+
+def _outcomes(parts: Iterable[WorkerStatus]) -> dict[int, WorkerOutcome]:
+    return {
+        part.worker: WorkerOutcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
+        for part in parts
+    }
 
 
 def _how_it_failed(part: WorkerStatus) -> str:
@@ -287,7 +319,10 @@ def _fold_run(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
 
 def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
     prefix = "" if event.worker is None else f"worker {event.worker}: "
-    status = replace(status, notes=(*status.notes, prefix + str(event.get("text", "")))[-_NOTES_KEPT:])
+    note = prefix + str(event.get("text", ""))
+    status = replace(status, notes=(*status.notes, note)[-_NOTES_KEPT:])
+    if not is_about_cores(event):
+        status = replace(status, notes_without_findings=(*status.notes_without_findings, note)[-_NOTES_KEPT:])
     if event.get("stall") in ("silent", "over"):
         parts.set_silent(event.get("workers") or (), event.get("stall") == "silent")
     if event.get("stall"):
@@ -296,6 +331,12 @@ def _fold_note(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus
         note = status.notes[-1] if "gone" in event.fields else status.slice_note
         return replace(status, slice_is_gone=bool(event.get("gone")), slice_note=note)
     return status
+
+
+def _cause_of_restart(event: Event) -> str:
+    """Return the cause without the number of the restart: `restart 1 of 2: worker 1 exited with 3`."""
+    number, _, cause = str(event.get("cause") or "").partition(": ")
+    return cause or number
 
 
 def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatus:
@@ -309,7 +350,8 @@ def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatu
         stop = None if status.stop_requested == BY_POLICY else status.stop_requested
         status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
         findings = ended_with_attempt(status.findings, event.time)
-        status = replace(status, slice_is_gone=False, findings=findings)
+        restarts = (*status.restarts, Restart(attempt, event.time, _cause_of_restart(event)))
+        status = replace(status, slice_is_gone=False, findings=findings, restarts=restarts)
         state = state if stop is None or state.is_over else RunState.STOPPING
     elif status.state is RunState.LOST and event.get("revived"):
         status = replace(status, ended=None, cause=None, first_failure=None)
