@@ -37,9 +37,9 @@ def test_runs_shows_the_newest_figures_and_why_a_run_failed_or_was_restarted(she
     answer = shell.call("runs", "--offline")
 
     more, goes, fell = answer.out.splitlines()[-3:]
-    assert more.endswith(f"loss 1.50000 step 30 epoch 2 · {cause}")
+    assert more.endswith(f"loss 1.50000 step 31 epoch 2 · {cause}")
     assert goes.startswith("goes-")
-    assert "loss 1.50000 step 30 epoch 2" in goes
+    assert "loss 1.50000 step 31 epoch 2" in goes
     assert "worker 1 ended with exit code 7" in fell
     assert "loss" not in fell
     assert (answer.code, answer.errors) == (0, "")
@@ -110,7 +110,7 @@ def test_an_invalid_dialect_hides_no_run_and_no_state(shell: Shell) -> None:
 
     listed = shell.call("runs", "--offline")
     assert listed.code == 0
-    assert "loss 1.50000 step 30 epoch 2" in listed.out
+    assert "loss 1.50000 step 31 epoch 2" in listed.out
     assert "dialect 'mine' in the profile cannot be used" in listed.errors
 
     status = shell.call("status", "last", "--offline", "--json")
