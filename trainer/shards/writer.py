@@ -26,7 +26,7 @@ import google_crc32c
 
 from trainer.distributed.child_cleanup import die_with_parent
 from trainer.errors import TrainerError, check_fields, check_schema
-from trainer.shards.manifest import UNFINISHED, Shard
+from trainer.shards.manifest import MALFORMED, UNFINISHED, Shard
 from trainer.shards.sources import ImageSample, ImageSource, UnreadableImageError
 from trainer.storage import objects
 
@@ -204,7 +204,7 @@ class WriteProgress:
                 WrittenShard(Shard(**entry["shard"]), entry["crc32c"], tuple(entry["skipped"]))
                 for entry in content["done"]
             ]
-        except (ValueError, KeyError, TypeError) as error:
+        except MALFORMED as error:
             raise TrainerError(
                 f"{self.url} cannot be read", why=str(error), remedy="Start over with --overwrite"
             ) from error
