@@ -301,7 +301,7 @@ def _refuse_another_model(path: str, saved: Identity, expected: Identity) -> Non
 
 def _pointer(directory: str, name: str) -> Pointer:
     path = objects.join(directory, name)
-    return Pointer.from_json(objects.read(path), path)
+    return Pointer.from_json(objects.read_document(path), path)
 
 
 def _names(directory: str) -> set[tuple[int, str]]:

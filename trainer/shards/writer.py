@@ -195,7 +195,7 @@ class WriteProgress:
     def load(self) -> WriteProgress:
         """Add what an earlier run finished and is still whole; raise TrainerError if it made another set."""
         try:
-            content = json.loads(objects.read(self.url))
+            content = json.loads(objects.read_document(self.url))
             check_schema(self.url, content["schema"], SCHEMA, "start over with --overwrite")
             for entry in content["done"]:
                 check_fields(self.url, entry["shard"], SHARD_FIELDS, "start over with --overwrite")
