@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import re
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,7 +25,7 @@ IDENTITY = Identity("resnet50", 10, "plan")
 
 
 def state(value: float = 1.0) -> State:
-    floats = {"model.w": torch.full((3, 4), value), "momentum.w": torch.full((3, 4), -value)}
+    floats = {"model.w": torch.full((3, 4), float(value)), "momentum.w": torch.full((3, 4), -float(value))}
     return State(floats, {"seen": 7}, [(torch.get_rng_state(), 5)])
 
 
@@ -113,11 +114,11 @@ def write_pointer(path: Path, **fields: Any) -> None:
         (cut_state, "bytes"),
         (lambda directory: (directory / "checkpoint-000003.json").unlink(), "it was never finished"),
         (lambda directory: (directory / "checkpoint-000003.json").write_text("{"), "Expecting"),
-        (lambda directory: (directory / "checkpoint-000003.json").write_text('{"schema": 1}'), "it lacks position"),
+        (lambda directory: (directory / "checkpoint-000003.json").write_text('{"schema": 1}'), "it lacks file"),
         (lambda directory: (directory / "checkpoint-000003.pt").unlink(), "Cannot read"),
         (older_schema, "it has schema 0, this trainer reads 1"),
         (lambda directory: (directory / "checkpoint-000003.json").write_text("null"), "NoneType"),
-        (lambda directory: newer_pointer(directory, position={"epoch": "two"}), "not supported between"),
+        (lambda directory: newer_pointer(directory, position={"epoch": "two"}), "its epoch is 'two'"),
         (
             lambda directory: newer_pointer(directory, position={"epoch": 0}),
             "epoch 0, step 0, best None is not a position",
@@ -139,6 +140,83 @@ def test_a_damaged_or_unfinished_checkpoint_is_passed_over_and_reported(
     [line] = printed
     assert line.startswith(f"Passed over checkpoint {tmp_path}/checkpoint-000003: ")
     assert says in line
+
+
+INF, NAN = float("inf"), float("nan")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"size": INF}, "its size is inf"),
+        ({"size": NAN}, "its size is nan"),
+        ({"size": 10**30}, "it has "),
+        ({"size": 1}, "it has more than 1 bytes"),
+        ({"size": -1}, "it has more than -1 bytes"),
+        ({"run": {}}, "its run is {}"),
+        ({"file": 5}, "its file is 5"),
+        ({"position": {"epoch": INF}}, "its epoch is inf"),
+        ({"position": {"step": NAN}}, "its step is nan"),
+        ({"position": {"step": True}}, "its step is True"),
+        ({"position": {"best": NAN}}, "is not a position"),
+        ({"position": []}, "its position is []"),
+        ({"position": "x" * 10**6}, "its position is 'xxx"),
+        ({"identity": "x"}, "its identity is 'x'"),
+        ({"identity": {**vars(IDENTITY), "classes": "10"}}, "its classes is '10'"),
+        ({"identity": {"model": "resnet50"}}, "it lacks classes"),
+    ],
+)
+def test_a_pointer_with_a_field_of_another_type_is_damaged(tmp_path: Path, fields: dict[str, Any], says: str) -> None:
+    save_checkpoints(str(tmp_path), 3)
+    newer_pointer(tmp_path, **fields)
+    value, [line] = find_newest_value(str(tmp_path))
+    assert value == 2
+    assert says in line
+    assert len(line) < 300
+
+
+WIDE = torch.zeros(1).expand(1 << 28)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"floats": torch.zeros(2)}, "its floats are not tensors"),
+        ({"floats": {"model.w": 5}}, "its floats are not tensors"),
+        ({"floats": {"model.w": torch.zeros(2, dtype=torch.int64)}}, "its floats are not tensors"),
+        ({"floats": {"model.w": WIDE}}, "its tensors are larger than its file"),
+        ({"floats": {"model.w": torch.zeros(2).to_sparse()}}, "floats are not tensors"),
+        ({"integers": "abc"}, "its integers are not numbers"),
+        ({"integers": {"seen": 2**63}}, "its integers are not numbers"),
+        ({"integers": {5: 5}}, "its integers are not numbers"),
+        ({"random": "ab"}, "its generators' states are not a list"),
+        ({"random": [5]}, "it is damaged"),
+        ({"random": [("x", {})]}, "it is damaged"),
+        ({"random": [(torch.get_rng_state()[:-1], 5)]}, "the input RNG state size"),
+        ({"random": [(torch.get_rng_state(), 2**64)]}, "generator has no number"),
+    ],
+)
+def test_a_state_with_a_field_of_another_type_is_damaged(tmp_path: Path, fields: dict[str, Any], says: str) -> None:
+    save_checkpoints(str(tmp_path), 3)
+    newer_state(tmp_path, **fields)
+    value, [line] = find_newest_value(str(tmp_path))
+    assert value == 2
+    assert says in line
+
+
+def test_a_state_that_is_compressed_is_damaged_before_it_is_decompressed(tmp_path: Path) -> None:
+    """A file of 23 MB became 5 GB."""
+    save_checkpoints(str(tmp_path), 3)
+    path = tmp_path / "checkpoint-000003.pt"
+    whole = zipfile.ZipFile(io.BytesIO(path.read_bytes()))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in whole.namelist():
+            packed.writestr(name, whole.read(name) + bytes(1 << 20) * name.endswith("data/0"))
+    content = path.read_bytes()
+    newer_pointer(tmp_path, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    value, [line] = find_newest_value(str(tmp_path))
+    assert value == 2
+    assert "its parts are larger than its file" in line
 
 
 def newer_pointer(directory: Path, **fields: Any) -> None:

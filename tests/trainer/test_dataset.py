@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ from trainer.shards import (
     command,
     sources,
 )
-from trainer.shards.manifest import UNFINISHED
+from trainer.shards.manifest import MANIFEST, UNFINISHED
 from trainer.storage import objects
 
 
@@ -225,6 +226,21 @@ def test_a_missing_shard_that_the_manifest_lists_is_named(shapes: str, tmp_path:
     text = refused(lambda: dataset.find(config(directory=str(tmp_path / "set")), 1))
     assert "1 of 8 train shards are missing" in text
     assert "shapes-train-000003.tar" in text
+
+
+@pytest.mark.parametrize("name", ["../secret.tar", "a/../../secret.tar", "/etc/secret.tar", "", ".."])
+def test_a_manifest_that_names_shards_outside_its_directory_is_refused(
+    shapes: str, tmp_path: Path, name: str
+) -> None:
+    """Also with missing shards skipped, which are read without having been listed."""
+    shutil.copytree(shapes, tmp_path / "set")
+    path = tmp_path / "set" / MANIFEST
+    content = json.loads(path.read_text())
+    content["splits"]["train"][0]["name"] = name
+    path.write_text(json.dumps(content))
+    for given in ({"directory": str(tmp_path / "set"), "on_bad_shard": "skip"}, {"train": f"{tmp_path}/set/*.tar"}):
+        text = refused(lambda: dataset.find(config(**given), 1))  # noqa: B023
+        assert text.startswith(f"{path} is not a manifest of shards: {name!r} is not below its directory. ")
 
 
 def test_making_and_splitting_shards_needs_no_torch() -> None:

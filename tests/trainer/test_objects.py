@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,13 @@ import pytest
 
 pytest.importorskip("google.cloud.storage")
 
+from tests.trainer.small_shards import config, refused
+from trainer.checkpoint import store
+from trainer.checkpoint.store import Identity
+from trainer.data import dataset
 from trainer.errors import TrainerError
-from trainer.storage import objects
+from trainer.shards.manifest import MANIFEST
+from trainer.storage import objects, temp_files
 
 
 def test_credentials_without_a_project_are_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +74,54 @@ def test_a_missing_object_is_not_reported_as_a_missing_bucket(object_store: str)
 def test_an_error_of_the_file_system_is_reported_in_a_sentence(ask: Callable[[str], object], tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"Cannot \w+( for)? .*/xxx.*: File name too long\."):
         ask(f"{tmp_path}/{'x' * 300}")
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def huge(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+ODD_FILES = pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (pipe, "it is not a file"),
+        (endless, "it is not a file"),
+        (huge, f"it has more than {objects.LARGEST_DOCUMENT_BYTES} bytes"),
+    ],
+)
+
+
+@ODD_FILES
+def test_a_manifest_that_never_ends_is_refused(make: Callable[[Path], None], says: str, tmp_path: Path) -> None:
+    make(tmp_path / MANIFEST)
+    for given in ({"directory": str(tmp_path)}, {"train": f"{tmp_path}/{{manifest,}}.json"}):
+        given["on_bad_shard"] = "skip"
+        assert f"Cannot read {tmp_path}/{MANIFEST}: {says}" in refused(lambda: dataset.find(config(**given), 1))  # noqa: B023
+
+
+@ODD_FILES
+def test_a_checkpoints_pointer_that_never_ends_is_refused(
+    make: Callable[[Path], None], says: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "checkpoint-000001.json")
+    text = refused(lambda: store.find_newest(str(tmp_path), Identity("resnet50", 10, "plan")))
+    assert text.startswith(f"Cannot read {tmp_path}/checkpoint-000001.json: {says}. Make it readable, or")
+
+
+def test_a_pipe_or_link_in_place_of_a_temporary_file_is_neither_waited_for_nor_written_to(tmp_path: Path) -> None:
+    pipe(tmp_path / ".x.json.elsewhere.1.part")
+    objects.remove_temp_files(str(tmp_path), re.compile(r"x\.json"))
+    temporary = tmp_path / f".x.json.{temp_files._host()}.{os.getpid()}.part"
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    temporary.symlink_to(victim)
+    assert "Cannot write" in refused(lambda: objects.write(f"{tmp_path}/x.json", b"new"))
+    assert victim.read_text() == "precious"

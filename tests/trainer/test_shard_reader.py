@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
 import io
 import itertools
+import lzma
 import multiprocessing
 import socket
 import tarfile
 import threading
-from collections.abc import Iterator
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -131,6 +136,73 @@ def test_an_extended_header_whose_numbers_have_a_sign_is_damage(tmp_path: Path, 
     content = packed(tmp_path / "x.tar", member("a.cls"), member("b.cls"), size="512")
     with pytest.raises(ValueError, match="an extended header is damaged"):
         list(itertools.islice(tar_samples.read_files(content.replace(b"12 size=512", record)), 9))
+
+
+def peak_of(read: Callable[[], object]) -> int:
+    """Return the most bytes of memory that are allocated at once."""
+    tracemalloc.start()
+    try:
+        read()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture(params=[gzip.compress, bz2.compress, lzma.compress], ids=["gzip", "bzip2", "xz"])
+def bomb(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Make a small shard that decompresses to 64 MiB, and that claims to hold a file of 1 GiB."""
+    info = tarfile.TarInfo("a.jpg")
+    info.size = 1 << 30
+    path = tmp_path / "bomb.tar"
+    path.write_bytes(request.param(info.tobuf() + bytes(1 << 26)))
+    return path
+
+
+def test_a_compressed_shard_is_decompressed_in_parts_of_a_limited_size(bomb: Path) -> None:
+    with bomb.open("rb") as stream:
+        content = tar_samples.decompressed(stream)
+        assert peak_of(lambda: content[1 << 23 : (1 << 23) + 512]) < 1 << 24
+        assert len(content[(1 << 26) - 512 : 1 << 27]) == 1024
+
+
+def test_a_file_too_large_for_a_sample_is_damage_and_is_not_gathered(bomb: Path) -> None:
+    why = f"bomb.tar is damaged or cut off: a.jpg has {1 << 30} bytes, more than {tar_samples.LARGEST_SAMPLE_BYTES}"
+    printed: list[str] = []
+    assert peak_of(lambda: printed.append(refused(lambda: shard_reader.count_samples(str(bomb))))) < 1 << 24
+    assert why in printed[0]
+
+
+def test_an_xz_file_that_claims_a_huge_dictionary_is_damage_before_memory_is_allocated() -> None:
+    content = bytearray(lzma.compress(bytes(1024)))
+    ends = 12 + 4 * content[12]  # of the block's header, before its checksum
+    content[content.index(b"\x21\x01", 12) + 2] = 39  # 3 GiB
+    content[ends : ends + 4] = zlib.crc32(content[12:ends]).to_bytes(4, "little")
+    with pytest.raises(ValueError, match="Memory usage limit exceeded"):
+        tar_samples.decompressed(io.BytesIO(content))[0:512]
+
+
+def test_a_sample_of_too_many_files_is_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tar_samples, "LARGEST_SAMPLE_BYTES", 4000)
+    for names, whole in (("abc", True), ("a" * 9, False)):
+        files = [(f"{name}.{number}", bytes(100)) for number, name in enumerate(names)]
+        if whole:
+            assert len(list(tar_samples.group_files("x", files))) == 3
+        else:
+            with pytest.raises(ValueError, match="sample a has more than 4000 bytes"):
+                list(tar_samples.group_files("x", files))
+
+
+def test_an_extended_header_of_any_number_of_records_is_read_quickly_or_is_damage(tmp_path: Path) -> None:
+    """Each record was read by copying all that follow: minutes for a few MB."""
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 6 * 170_000
+    records = b"6 a=b\n" * 169_998 + b"12 path=b.j\n"
+    padded = records + bytes(-len(records) % 512)
+    content = info.tobuf() + padded + member("a.cls").tobuf() + b"1".ljust(512, b"\0") + bytes(1024)
+    assert list(tar_samples.read_files(content)) == [("b.j", b"1")]
+    info.size = 2 << 20
+    with pytest.raises(ValueError, match=f"x has {2 << 20} bytes, more than {1 << 20}"):
+        list(tar_samples.read_files(info.tobuf() + content))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])

@@ -363,7 +363,16 @@ def test_a_newer_trainers_list_of_finished_shards_is_refused_with_a_remedy(
         make(sources.shapes(4, 4, 32, seed=1), tmp_path, seed=1)
 
 
-def test_an_invalid_list_of_finished_shards_is_refused_with_a_remedy(tmp_path: Path) -> None:
-    (tmp_path / UNFINISHED).write_text('{"schema": 1, "made_from": 7, "done": []}')
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"schema": 1, "made_from": 7, "done": []}',
+        '{"schema": 1, "made_from": {}, "done": [{"shard": {"name": 5, "samples": 0, "size": 0, "sha256": ""}}]}',
+        "[" * 100_000,
+    ],
+    ids=["arguments", "a shard's name", "deep"],
+)
+def test_an_invalid_list_of_finished_shards_is_refused_with_a_remedy(tmp_path: Path, content: str) -> None:
+    (tmp_path / UNFINISHED).write_text(content)
     with pytest.raises(TrainerError, match=rf"{UNFINISHED} cannot be read: .*\. Start over with --overwrite"):
         make(sources.shapes(4, 4, 32, seed=1), tmp_path)

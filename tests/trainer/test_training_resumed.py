@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -16,10 +17,13 @@ from typing import Any
 
 import pytest
 
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
 from tests.trainer import layouts
 from tests.trainer.conftest import Pod, skip_without_packages
 from trainer.checkpoint.store import checksum_of
 from trainer.data import pipeline
+from trainer.errors import REFUSED
 from trainer.storage import objects
 
 skip_without_packages()
@@ -113,6 +117,38 @@ def test_a_run_of_fewer_epochs_than_are_done_saves_no_checkpoint_of_an_earlier_e
     [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
     assert printed.endswith("at epoch 4 after step 0; nothing is left to train")
     assert sorted(path.name for path in checkpoints.iterdir()) == ["checkpoint-000001.json", "checkpoint-000001.pt"]
+
+
+def test_a_step_beyond_its_epochs_end_begins_the_epoch_again(
+    pod: Pod, saved: Path, colours: str, tmp_path: Path
+) -> None:
+    checkpoints = tmp_path / "kept"
+    shutil.copytree(saved, checkpoints)
+    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
+    pointer["position"]["step"] = 10**30
+    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
+    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
+    assert after.exit_code == 0, after
+    [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
+    assert printed.endswith(f"the {10**30} steps done in it are repeated, because an epoch has 3 steps")
+    assert sorted(steps(after.lines)) == sorted([(1, n) for n in range(3)] * 2)
+
+
+def test_a_checkpoint_of_counters_that_the_model_lacks_is_refused_with_one_of_them(
+    pod: Pod, saved: Path, colours: str, tmp_path: Path
+) -> None:
+    checkpoints = tmp_path / "kept"
+    shutil.copytree(saved, checkpoints)
+    state = torch.load(checkpoints / "checkpoint-000001.pt", weights_only=True)
+    torch.save({**state, "integers": {"nope": 5}}, checkpoints / "checkpoint-000001.pt")
+    content = (checkpoints / "checkpoint-000001.pt").read_bytes()
+    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
+    pointer.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
+    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
+    assert after.exit_code == REFUSED, after
+    assert after.err.count("does not fit the model: the model does not count nope. Give another --resume") == 1
+    assert "Traceback" not in after.err
 
 
 class StuckProxy:

@@ -140,15 +140,20 @@ class Resumption:
         """Send rank 0's tensors to all replicas, which may not see the directory they were read from."""
         own_state = self._model.state_dict()
         targets = {MODEL + name: value for name, value in own_state.items() if value.is_floating_point()}
+        counters = {name for name, value in own_state.items() if not value.is_floating_point()}
         targets.update({MOMENTUM + name: buffer for name, buffer in self._momentum().items()})
         saved = {} if state is None else state.floats
 
         def flatten() -> torch.Tensor:
-            missing = [name for name in targets if name not in saved and name.startswith(MODEL)]
-            if missing or any(saved[name].shape != targets[name].shape for name in targets if name in saved):
-                why = f"it lacks {missing[0]}" if missing else "its shapes differ"
+            problems = [
+                *(f"it lacks {name}" for name in targets if name not in saved and name.startswith(MODEL)),
+                *(f"the model does not count {name}" for name in checkpoint.integers if name not in counters),
+                *("its shapes differ" for name in targets.keys() & saved if saved[name].shape != targets[name].shape),
+            ]
+            if problems:
                 remedy = "Give another --resume, or --resume no"
-                raise TrainerError(f"Checkpoint {checkpoint.where} does not fit the model", why=why, remedy=remedy)
+                what = f"Checkpoint {checkpoint.where} does not fit the model"
+                raise TrainerError(what, why=problems[0], remedy=remedy)
             return torch.cat([saved.get(name, torch.zeros(targets[name].shape)).reshape(-1) for name in targets])
 
         size = sum(value.numel() for value in targets.values())
@@ -191,6 +196,8 @@ class Resumption:
         """Return why an epoch cannot continue in the middle; empty where it can."""
         if saved.plan != self._identity.plan:
             return OTHERS
+        if position.step > self.steps:
+            return f"an epoch has {self.steps} steps"
         if saved.order != pipeline.ORDER and position.step < self.steps:  # otherwise only the evaluation is due
             orders = f"order {saved.order}, here {pipeline.ORDER}"
             return f"it was saved by a trainer that orders samples differently ({orders})"

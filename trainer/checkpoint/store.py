@@ -16,8 +16,8 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-from zipfile import BadZipFile
+from typing import Any, TypeVar, get_type_hints
+from zipfile import BadZipFile, ZipFile
 
 import torch
 
@@ -36,13 +36,16 @@ OWN_FILES = re.compile(rf"{NAME.pattern}|{re.escape(BEST)}|{re.escape(PROBE)}")
 DAMAGED = (
     RuntimeError,
     ValueError,
-    KeyError,
+    LookupError,
     TypeError,
     AttributeError,
+    OverflowError,
     EOFError,
     BadZipFile,
     pickle.UnpicklingError,
+    objects.TooLargeError,
 )
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -97,26 +100,31 @@ class Pointer:
         Pointers of early versions have no checksum.
         """
         loaded: dict[str, Any] = json.loads(text)
-        field_names = {"schema", *(field_.name for field_ in dataclasses.fields(cls))}
+        field_names = {"schema", *get_type_hints(cls)}
         checksum = loaded.pop("checksum", None)
         # Newer trainers write one too, so an unknown field without a checksum is a damaged name.
         if checksum != checksum_of(loaded) if checksum is not None else not field_names.issuperset(loaded):
             raise ValueError("its pointer's checksum is wrong")
         what = f"Checkpoint {where}"
         check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
-        parts = ((cls, loaded), (Position, loaded["position"]), (Identity, loaded["identity"]))
-        for kind, part in parts:
-            check_fields(what, part, [field_.name for field_ in dataclasses.fields(kind)], BEGIN_ELSEWHERE)
-        if not NAME.fullmatch(loaded["file"]):
-            raise ValueError(f"it points at {loaded['file']!r}")
-        return cls(
-            file=loaded["file"],
-            size=int(loaded["size"]),
-            sha256=str(loaded["sha256"]),
-            run=str(loaded["run"]),
-            position=Position(**loaded["position"]),
-            identity=Identity(**loaded["identity"]),
-        )
+        pointer = _parse(cls, loaded, what)
+        if not NAME.fullmatch(pointer.file):
+            raise ValueError(f"it points at {pointer.file!r}")
+        return pointer
+
+
+def _parse(kind: type[T], found: Any, what: str) -> T:
+    """Return a dataclass whose fields are JSON; raise one of DAMAGED, or NewerFormatError naming `what`."""
+    types = get_type_hints(kind)
+    check_fields(what, found, types, BEGIN_ELSEWHERE)
+    values = {}
+    for name, default in ((field_.name, field_.default) for field_ in dataclasses.fields(kind)):  # type: ignore[arg-type]
+        value = found[name] if default is dataclasses.MISSING else found.get(name, default)
+        is_part = dataclasses.is_dataclass(types[name])
+        if isinstance(value, bool) or not isinstance(value, dict if is_part else types[name]):
+            raise ValueError(f"its {name} is {value!r:.40}")
+        values[name] = _parse(types[name], value, what) if is_part else value
+    return kind(**values)
 
 
 @dataclass
@@ -125,7 +133,22 @@ class State:
 
     floats: dict[str, torch.Tensor]  # parameters and running statistics as "model.…", momentum as "momentum.…"
     integers: dict[str, int]  # the model's counters
-    random: list[Any] = field(default_factory=list)  # each rank's generators
+    random: list[Any] = field(default_factory=list)  # each rank's generators: host's, device's
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.floats, dict) or not all(map(_is_plain, self.floats.values())):
+            raise ValueError("its floats are not tensors")
+        if not isinstance(self.integers, dict) or not all(
+            isinstance(name, str) and isinstance(number, int) and abs(number) < 1 << 63
+            for name, number in self.integers.items()
+        ):
+            raise ValueError("its integers are not numbers")
+        if not isinstance(self.random, list):
+            raise ValueError("its generators' states are not a list")
+        for host, device in self.random:
+            torch.Generator().set_state(host)  # raises what is wrong with it
+            if not isinstance(device, int) or not 0 <= device < 1 << 64:
+                raise ValueError("a device's generator has no number as state")
 
     @property
     def diverged(self) -> bool:
@@ -133,18 +156,27 @@ class State:
         return not all(bool(value.isfinite().all()) for value in self.floats.values())
 
 
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.layout == torch.strided
+
+
 def load(where: str, pointer: Pointer) -> State:
     """Load a checkpoint; raise ValueError saying how it is damaged, TrainerError where it cannot be read."""
-    content = objects.read(objects.join(where, pointer.file))
+    content = objects.read(objects.join(where, pointer.file), pointer.size)
     if len(content) != pointer.size:
         raise ValueError(f"it has {len(content)} of {pointer.size} bytes")
     if hashlib.sha256(content).hexdigest() != pointer.sha256:
         raise ValueError("its checksum is wrong")
+    with ZipFile(io.BytesIO(content)) as archive:  # PyTorch compresses nothing, but would decompress it
+        if sum(part.file_size for part in archive.infolist()) > len(content):
+            raise ValueError("its parts are larger than its file")
     loaded = torch.load(io.BytesIO(content), weights_only=True)
     what = f"Checkpoint {objects.join(where, pointer.file)}"
     check_schema(what, loaded.pop("schema"), SCHEMA, BEGIN_ELSEWHERE)
     check_fields(what, loaded, [field_.name for field_ in dataclasses.fields(State)], BEGIN_ELSEWHERE)
     state = State(**loaded)
+    if sum(value.nbytes for value in state.floats.values()) > len(content):  # tensors may repeat a few bytes
+        raise ValueError("its tensors are larger than its file")
     if state.diverged:
         raise ValueError("the training had diverged")
     return state
@@ -301,7 +333,7 @@ def _refuse_another_model(path: str, saved: Identity, expected: Identity) -> Non
 
 def _pointer(directory: str, name: str) -> Pointer:
     path = objects.join(directory, name)
-    return Pointer.from_json(objects.read(path), path)
+    return Pointer.from_json(objects.read_document(path), path)
 
 
 def _names(directory: str) -> set[tuple[int, str]]:

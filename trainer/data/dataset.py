@@ -119,7 +119,7 @@ def _in_directory(data: DataConfig) -> tuple[ShardSet, ShardSet | None, Manifest
             why=f"{UNFINISHED} says that its shards were never finished" if UNFINISHED in present else "",
             remedy="Make shards there with python -m trainer.shards, or name them with --train-shards",
         )
-    manifest = Manifest.from_json(objects.read(path), path)
+    manifest = Manifest.from_json(objects.read_document(path), path)
     skip = data.skips_bad_shards
     train, val = (_from_manifest(data.directory, set(present), manifest, name, skip) for name in ("train", "val"))
     if train is None:
@@ -208,7 +208,7 @@ def _find_manifests(urls: Iterable[str]) -> dict[str, Manifest]:
     for directory in dict.fromkeys(objects.parent(url) for url in urls if not is_pipe(url)):
         path = objects.join(directory, MANIFEST)
         if objects.exists(path):
-            manifests[directory] = Manifest.from_json(objects.read(path), path)
+            manifests[directory] = Manifest.from_json(objects.read_document(path), path)
     return manifests
 
 

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from queue import SimpleQueue
 
 from trainer.data.tar_samples import (
@@ -206,15 +205,11 @@ def _check_size(shard: ShardFile, size: int | None) -> None:
 
 
 def _map_file(path: str) -> mmap.mmap | bytes:
-    if Path(path).exists() and not Path(path).is_file():  # opening a named pipe would block forever
-        raise TrainerError(f"Cannot read {path}", why="it is not a file", remedy=MAKE_AGAIN)
     try:
-        with Path(path).open("rb") as file:
+        with objects.open_stream(path) as file:
             content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except ValueError:  # an empty file cannot be mapped
         return b""
-    except OSError as error:
-        raise TrainerError(f"Cannot read {path}", why=error.strerror or str(error)) from error
     if hasattr(mmap, "MADV_WILLNEED"):
         content.madvise(mmap.MADV_WILLNEED)  # waiting for a page holds the interpreter lock: load them now
     return content

@@ -21,18 +21,22 @@ from trainer.shards.manifest import BLOCK
 HEADER = struct.Struct("100s24x12s12x8ss100s88x155s12x")  # name, size, checksum, kind, link's target, name's prefix
 BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, with blanks for its own eight
 SUMMED = 65521  # sums are known modulo this
-PART_BYTES = 256 * 1024  # read from a stream at a time
+PART_BYTES = 256 * 1024  # read from a stream at a time, and decompressed at a time
+LARGEST_SAMPLE_BYTES = 512 * 1024 * 1024  # more than the largest image that is decoded has uncompressed
+LARGEST_HEADER_BYTES = 1024 * 1024  # of an extended header, which may hold long names and attributes
+LARGEST_DICTIONARY_BYTES = 256 * 1024 * 1024  # of memory for xz, whose highest level takes 65 MiB
 REGULAR, LINKS = (b"0", b"\0"), (b"1", b"2")
 WITHOUT_DATA = (*LINKS, b"3", b"4", b"5", b"6")  # devices, directories and pipes: their size means nothing
 LONG_NAMES = {b"L": "path", b"K": "linkpath"}  # GNU tar's, of the file that comes next
 DECISIVE = (b"path=", b"size=", b"GNU.")  # records that matter; webdataset's writers put times before each file
 RECORDS, GLOBAL_RECORDS, SPARSE = b"x", b"g", b"S"  # POSIX's, of the file that comes next and of all files
+RECORD = re.compile(rb"(\d{1,9}) ([^=]*)=")  # POSIX's: `LENGTH KEY=VALUE` and a newline
 DAMAGED_RECORDS = "an extended header is damaged"
 NO_END = "it ends without the blocks of zeros that end a tar file"  # as one that was cut between two files
 COMPRESSIONS: dict[bytes, Callable[[], Any]] = {
     b"\x1f\x8b": partial(zlib.decompressobj, 16 + zlib.MAX_WBITS),
     b"BZh": bz2.BZ2Decompressor,
-    b"\xfd7zXZ\0": lzma.LZMADecompressor,
+    b"\xfd7zXZ\0": partial(lzma.LZMADecompressor, memlimit=LARGEST_DICTIONARY_BYTES),
 }
 """Decompressors of gzip, bzip2 and xz, by what such files begin with."""
 
@@ -92,15 +96,19 @@ def _decompress(parts: Iterator[bytes], make: Callable[[], Any]) -> Iterator[byt
     """Yield the content of compressed files, one after the other; raise ValueError where they are damaged."""
     engine = make()
     for part in parts:
-        rest = part
-        while rest:
+        rest, content = part, b""
+        while rest or len(content) == PART_BYTES:  # after that much, the engine may hold more
             if engine.eof:
                 engine = make()
             try:
-                yield engine.decompress(rest)
+                content = engine.decompress(rest, PART_BYTES)
             except (OSError, zlib.error, lzma.LZMAError) as error:
                 raise ValueError(str(error)) from error
-            rest = engine.unused_data.lstrip(b"\0") if engine.eof else b""
+            yield content
+            if engine.eof:
+                rest, content = engine.unused_data.lstrip(b"\0"), b""
+            else:
+                rest = getattr(engine, "unconsumed_tail", b"")  # zlib's; the others keep what they have not used
     if not engine.eof:
         raise ValueError("it ends in the middle of what is compressed")
 
@@ -112,7 +120,7 @@ def read_samples(url: str, content: Content) -> Iterator[Sample]:
 
 def group_files(url: str, files: Iterable[tuple[str, bytes]]) -> Generator[Sample, None, None]:
     """Yield samples, whose fields are consecutive files that share a name up to its first dot, as for webdataset."""
-    key, sample = "", Sample()
+    key, sample, size = "", Sample(), 0
     for name, content in files:
         begins = name.rfind("/") + 1
         dot = name.find(".", begins)
@@ -121,11 +129,14 @@ def group_files(url: str, files: Iterable[tuple[str, bytes]]) -> Generator[Sampl
         if name[:dot] != key:
             if sample:
                 yield sample
-            key = name[:dot]
+            key, size = name[:dot], 0
             sample = {"__key__": key, "__url__": url}
         field = name[dot + 1 :].lower()
         if field in sample:
             raise ValueError(f"{name} is in it twice")
+        size += BLOCK + len(content)
+        if size > LARGEST_SAMPLE_BYTES:
+            raise ValueError(f"sample {key} has more than {LARGEST_SAMPLE_BYTES} bytes")
         sample[field] = content
     if sample:
         yield sample
@@ -154,6 +165,9 @@ def read_files(content: Content) -> Iterator[tuple[str, bytes]]:
             size = 0
         elif "size" in records and kind in REGULAR:
             size = _decimal(records["size"])
+        limit = LARGEST_SAMPLE_BYTES if kind in REGULAR else LARGEST_HEADER_BYTES
+        if size > limit:
+            raise ValueError(f"{_text(name)} has {size} bytes, more than {limit}")
         data = content[start : start + size]
         if len(data) < size:
             raise ValueError("it ends in the middle of a file")
@@ -180,16 +194,14 @@ def read_files(content: Content) -> Iterator[tuple[str, bytes]]:
 
 
 def _records(data: bytes) -> dict[str, bytes]:
-    """Parse POSIX's records, each `LENGTH KEY=VALUE` and a newline; raise ValueError."""
-    records = {}
-    while data:
-        length, _, _ = data.partition(b" ")
-        end = _decimal(length)
-        if end <= len(length):
+    """Parse the records of an extended header; raise ValueError."""
+    records, begins = {}, 0
+    while begins < len(data):
+        record = RECORD.match(data, begins)
+        if record is None or (end := begins + int(record[1])) <= record.end():
             raise ValueError(DAMAGED_RECORDS)
-        key, _, value = data[len(length) + 1 : end - 1].partition(b"=")
-        records[key.decode()] = value
-        data = data[end:]
+        records[record[2].decode()] = data[record.end() : end - 1]
+        begins = end
     return records
 
 

@@ -13,6 +13,7 @@ MANIFEST = "manifest.json"
 UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after that was interrupted
 SCHEMA = 1
 BLOCK = 512  # bytes of a tar file's block, and the least that a sample takes
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)  # of other JSON
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Shard:
     sha256: str
 
     def __post_init__(self) -> None:
+        if not {"", ".", ".."}.isdisjoint(self.name.split("/")):
+            raise ValueError(f"{self.name!r} is not below its directory")
         if min(self.samples, self.size) < 0 or self.samples > self.size // BLOCK:
             raise ValueError(f"{self.name} cannot hold {self.samples} samples in {self.size} bytes")
 
@@ -66,7 +69,7 @@ class Manifest:
                     for split, shards in loaded["splits"].items()
                 },
             )
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        except MALFORMED as error:
             raise TrainerError(
                 f"{where} is not a manifest of shards",
                 why=str(error),

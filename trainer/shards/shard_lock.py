@@ -122,7 +122,7 @@ def _abandoned_generation(out: str, url: str) -> int:
     """Return the generation that a dead process left, 0 where there is none; raise TrainerError otherwise."""
     lock = objects.find_object(url)
     try:
-        holder = objects.read(url).decode("utf-8", "replace").strip() if lock else ""
+        holder = objects.read_document(url).decode("utf-8", "replace").strip() if lock else ""
     except objects.MissingError:
         lock = None
     if lock is None:

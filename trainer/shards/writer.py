@@ -26,7 +26,7 @@ import google_crc32c
 
 from trainer.distributed.child_cleanup import die_with_parent
 from trainer.errors import TrainerError, check_fields, check_schema
-from trainer.shards.manifest import UNFINISHED, Shard
+from trainer.shards.manifest import MALFORMED, UNFINISHED, Shard
 from trainer.shards.sources import ImageSample, ImageSource, UnreadableImageError
 from trainer.storage import objects
 
@@ -195,7 +195,7 @@ class WriteProgress:
     def load(self) -> WriteProgress:
         """Add what an earlier run finished and is still whole; raise TrainerError if it made another set."""
         try:
-            content = json.loads(objects.read(self.url))
+            content = json.loads(objects.read_document(self.url))
             check_schema(self.url, content["schema"], SCHEMA, "start over with --overwrite")
             for entry in content["done"]:
                 check_fields(self.url, entry["shard"], SHARD_FIELDS, "start over with --overwrite")
@@ -204,7 +204,7 @@ class WriteProgress:
                 WrittenShard(Shard(**entry["shard"]), entry["crc32c"], tuple(entry["skipped"]))
                 for entry in content["done"]
             ]
-        except (ValueError, KeyError, TypeError) as error:
+        except MALFORMED as error:
             raise TrainerError(
                 f"{self.url} cannot be read", why=str(error), remedy="Start over with --overwrite"
             ) from error

@@ -21,9 +21,11 @@ from trainer.errors import TrainerError
 from trainer.progress import FULL
 from trainer.storage import temp_files
 from trainer.storage.pipe_urls import is_pipe, open_pipe
+from trainer.storage.regular_files import open_regular
 from trainer.storage.resumable_stream import ObjectStream
 
 READ_BYTES = 1024 * 1024  # read at a time from an object, which comes with one request
+LARGEST_DOCUMENT_BYTES = 64 * 1024 * 1024  # of JSON; the manifest of 300,000 shards
 FIRST_RETRY_S = 30.0  # the first requests are retried for so long: they show whether there is a network
 STORAGE = "https://storage.googleapis.com"
 REQUEST_TIMEOUT_S = 60.0  # for one request of an upload
@@ -36,6 +38,10 @@ class TakenError(TrainerError):
 
 class MissingError(TrainerError):
     """There is no such file or object. (Other errors of reading may be temporary.)"""
+
+
+class TooLargeError(TrainerError):
+    """A file or object has more bytes than it should."""
 
 
 def is_bucket(url: str) -> bool:
@@ -114,17 +120,28 @@ def remove_temp_files(directory: str, of: re.Pattern[str]) -> None:
         temp_files.remove_temp_files(Path(directory), of)
 
 
-def read(url: str) -> bytes:
-    """Return a whole file or object."""
+def read(url: str, most: int | None = None) -> bytes:
+    """Return a whole file or object; raise TooLargeError where it has more than `most` bytes."""
+    parts, size = [], 0
     with open_stream(url) as stream:
-        return stream.read()
+        while part := stream.read(READ_BYTES):
+            size += len(part)
+            if most is not None and size > most:
+                raise TooLargeError(f"Cannot read {url}", why=f"it has more than {most} bytes")
+            parts.append(part)
+    return b"".join(parts)
+
+
+def read_document(url: str) -> bytes:
+    """Return a file or object of JSON; raise TooLargeError where it is none by its size."""
+    return read(url, LARGEST_DOCUMENT_BYTES)
 
 
 @contextlib.contextmanager
 def open_stream(url: str) -> Iterator[IO[bytes]]:
-    """Read a file, an object (streamed) or a `pipe:` command; raises TrainerError, also when the command fails.
+    """Read a regular file, an object (streamed) or a `pipe:` command.
 
-    MissingError where there is no such file or object.
+    Raises TrainerError, also when the command fails; MissingError where there is no such file or object.
     """
     if is_pipe(url):
         with open_pipe(url) as stream:
@@ -133,7 +150,7 @@ def open_stream(url: str) -> Iterator[IO[bytes]]:
         with open_object(url) as raw, io.BufferedReader(raw, READ_BYTES) as stream:
             yield stream
     else:
-        with _on_disk(f"Cannot read {url}"), Path(url).open("rb") as stream:
+        with _on_disk(f"Cannot read {url}"), open_regular(url) as stream:
             yield stream
 
 

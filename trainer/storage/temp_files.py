@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from trainer.storage.regular_files import open_regular
+
 ABANDONED_AFTER_S = 3600.0  # without a byte written; for files of another machine, whose lock may not be visible
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<host>[^.]+)\.\d+\.part")
 
@@ -47,7 +49,7 @@ def remove_temp_files(directory: Path, of: re.Pattern[str]) -> None:
 
 def _open_locked(temporary: Path) -> IO[bytes]:
     while True:
-        stream = temporary.open("wb")
+        stream = open_regular(temporary, "wb")
         try:
             with contextlib.suppress(OSError):  # a file system without locks: then only the file's age decides
                 fcntl.flock(stream, fcntl.LOCK_EX)
@@ -60,7 +62,7 @@ def _open_locked(temporary: Path) -> IO[bytes]:
 
 
 def _remove_if_abandoned(path: Path, host: str) -> None:
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         is_seen_here = False
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
