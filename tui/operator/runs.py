@@ -233,6 +233,7 @@ class Runs:
 
         A keeper applies the run's policies, so with read-only settings the mirror is only brought up to date.
         """
+        directory.require_own()
         if not self._may_act:
             await self.refresh(directory)
             return False
@@ -242,11 +243,14 @@ class Runs:
     async def refresh(self, directory: RunDirectory, fleet: Fleet | None = None) -> TpuTuiError | None:
         """Bring the mirror up to date within `REFRESH_TIMEOUT_S`; return what prevented it, if anything did.
 
-        The workers of a run that was given up as lost are asked again, because they may be reachable by now.
+        The workers of a run that was given up as lost are asked again, because they may be reachable by now; those of
+        a run that is only read are not.
         `fleet` holds open connections to the run's workers, if there are any.
         """
         from tui.runs.follow.catch_up import catch_up
 
+        if directory.foreign is not None:
+            return None
         status = self.status_of(directory)
         may_come_back = status.was_given_up and not status.slice_is_gone
         if status.attended.alive or (status.is_whole and not may_come_back):
@@ -265,7 +269,11 @@ class Runs:
         return None
 
     async def connect(self, directory: RunDirectory, *, asks: bool = False) -> Fleet:
-        """Return connections to a run's workers, opened as needed; the caller closes them."""
+        """Return connections to a run's workers, opened as needed; the caller closes them.
+
+        Raises ForeignRunError for a run that is only read: anyone may have written which machines it ran on.
+        """
+        directory.require_own()
         return await self._connections.fleet_of(directory.run.workers, asks=asks)
 
     # ── stop and delete ──────────────────────────────────────────────────────────────────────────
@@ -275,6 +283,7 @@ class Runs:
         from tui.runs.worker.stop import stop_run
 
         self._connections.require_changes("stopping")
+        directory.require_own()
         access, prompter = await self._connections.access(), self._connections.prompter
         async for answer in stop_run(directory, access, grace=grace, prompter=prompter):
             yield answer

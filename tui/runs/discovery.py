@@ -140,7 +140,8 @@ async def _describe(
         except TpuTuiError as error:
             problem = error
             continue
-        workers = tuple(fleet.workers.get(worker.index, worker) for worker in record.workers)
+        # A record on a worker vouches for no other machine.
+        workers = tuple(fleet.workers.get(worker.index, replace(worker, host_keys=())) for worker in record.workers)
         run = replace(record, workers=workers, run_root=run_root)
         attempt = parse_attempt(status, record) if status is not None else 0
         stopped = status is not None and status.has("stopped")
@@ -159,7 +160,8 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
     worker from byte 0 and, being the newest, acts on the run's policies.
     """
     if directory := _known_here(found.run.id, runs_home):
-        record_worker_answers(directory, found.answers)
+        if directory.foreign is None:
+            record_worker_answers(directory, found.answers)
         return directory
     run = replace(found.run, profile=profile, job=replace(found.run.job, on_end=()))
     try:
