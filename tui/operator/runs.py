@@ -24,7 +24,7 @@ from tui.runs.record.damaged_record import NoRecordError
 from tui.runs.record.event_log import Event
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_index import NoSuchRunError, resolve
+from tui.runs.record.run_index import NoSuchRunError, resolve, run_paths
 from tui.runs.record.run_listing import RunListing
 from tui.runs.record.run_status import RunStatus, status_and_events, status_of
 from tui.settings import Settings
@@ -92,7 +92,7 @@ class Runs:
     async def _find_elsewhere(self, ref: str) -> RunDirectory:
         """Open a run of another machine. The error for an unknown run says which workers did not answer."""
         try:
-            problems = await self.discover()
+            problems = await self.discover(only=ref)
         except TpuTuiError as error:
             problems = [error]
         try:
@@ -123,10 +123,11 @@ class Runs:
                 raise UsageError(f"no run or file {ref!r}", remedy=error.remedy) from None
             raise
 
-    async def discover(self, slices: Sequence[Slice] | None = None) -> list[TpuTuiError]:
+    async def discover(self, slices: Sequence[Slice] | None = None, *, only: str | None = None) -> list[TpuTuiError]:
         """Create directories here for runs that only the workers know; return the errors of those that failed.
 
-        Asks the given slices, else all that are ready. A run found this way has no keeper until `ensure_keeper`.
+        Asks the given slices, else all that are ready, for `only` one run, else for the newest ones, and counts the
+        others. A run found this way has no keeper until `ensure_keeper`.
         """
         problems: list[TpuTuiError] = []
         if slices is None:
@@ -137,7 +138,7 @@ class Runs:
 
         async def discover_on(slice_: Slice) -> list[TpuTuiError]:
             async with turns:
-                return await self._discover_on(slice_)
+                return await self._discover_on(slice_, only)
 
         for slice_, slice_problems in zip(slices, await asyncio.gather(*map(discover_on, slices)), strict=True):
             for problem in slice_problems:
@@ -146,15 +147,18 @@ class Runs:
             problems += slice_problems
         return problems
 
-    async def _discover_on(self, slice_: Slice) -> list[TpuTuiError]:
-        from tui.runs.discovery import discover, import_run
+    async def _discover_on(self, slice_: Slice, only: str | None) -> list[TpuTuiError]:
+        from tui.runs.discovery import RunsLeftOutError, discover, import_run
 
         settings = self._connections.settings
         problems: list[TpuTuiError] = []
         with _collecting(problems):
             fleet = await self._connections.fleet(slice_)
-            discovery = await discover(fleet, settings.run_root, slice_name=slice_.name)
+            known = {path.name for path in run_paths(settings.runs_home)}
+            discovery = await discover(fleet, settings.run_root, slice_name=slice_.name, known=known, only=only)
             problems += discovery.problems
+            if discovery.left_out:
+                problems.append(RunsLeftOutError(discovery.left_out, slice_.name))
             for run in discovery.runs:
                 with _collecting(problems):
                     import_run(run, settings.runs_home, profile=settings.profile)
