@@ -168,3 +168,36 @@ def test_deleting_a_link_to_a_run_deletes_the_link_and_its_target(home: Path, tm
     directory.append_event("state", state="succeeded")
     delete_here(directory)
     assert [*home.iterdir(), *tmp_path.iterdir()] == [home]
+
+
+def test_a_run_that_lies_elsewhere_is_only_read_and_vouches_for_no_machine(home: Path, tmp_path: Path) -> None:
+    workers = (Worker(0, host_keys=("ssh-ed25519 AAAA",)),)
+    job = JobOptions(("true",), on_end=("command:true",))
+    given = RunDirectory.create(tmp_path / "elsewhere", replace(RUN, workers=workers, job=job))
+    found = resolve(home, str(given.path))
+    assert found.foreign is not None
+    assert found.foreign.why == f"it lies outside {home}"
+    assert (found.run.workers[0].host_keys, found.run.job.on_end) == ((), ())
+    for write in (
+        lambda: found.append_event("note", text="x"),
+        lambda: found.append_arrival(0, 1, 1.0),
+        lambda: found.update_run(RUN),
+        lambda: DirectoryLock.take(found),
+    ):
+        with pytest.raises(UsageError, match="is only read"):
+            write()
+
+
+def test_a_run_of_this_home_is_its_own_however_it_is_named(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_runs(home, RUN.id)
+    RunDirectory.create(tmp_path / "disk", replace(RUN, id="moved-20261121-101500-00bb"))
+    (home / "moved-20261121-101500-00bb").symlink_to(tmp_path / "disk" / "moved-20261121-101500-00bb")
+    (tmp_path / "link").symlink_to(home)
+    monkeypatch.chdir(home / RUN.id)
+    for text in (RUN.id, str(home / RUN.id), str(tmp_path / "link" / RUN.id), "."):
+        assert resolve(home, text).foreign is None
+    for text in ("moved", str(home / "moved-20261121-101500-00bb")):
+        assert resolve(home, text).foreign is None
+    assert resolve(tmp_path / "link", str(home / RUN.id)).foreign is None

@@ -13,13 +13,19 @@ from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.errors import TpuTuiError, WorkerError
+from tui.operator import Operator
+from tui.operator.connections import Connections
 from tui.pod.run import RunState
+from tui.pod.slice import Slice
+from tui.runs import discovery
 from tui.runs.discovery import Discovery, discover, import_run
 from tui.runs.follow import room_notes
 from tui.runs.follow.catch_up import catch_up
 from tui.runs.follow.follower import Follower
+from tui.runs.record.run_index import list_runs
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import RemoteState
+from tui.settings import Settings
 from tui.ssh.fleet import Fleet
 
 pytestmark = [needs_sshd, pytest.mark.timing]
@@ -51,10 +57,10 @@ def hostile_answers(worker: OpensshWorker, **answers: str) -> Iterator[None]:
         worker.cut()
 
 
-def seen(pod: Pod) -> Discovery:
+def seen(pod: Pod, only: str | None = None) -> Discovery:
     async def ask() -> Discovery:
         async with Fleet(pod.launch_workers, pod.access) as fleet:
-            return await discover(fleet, "~/.tpu-tui", slice_name="lab")
+            return await discover(fleet, "~/.tpu-tui", slice_name="lab", only=only)
 
     return asyncio.run(ask())
 
@@ -75,6 +81,56 @@ def notes_of_following(pod: Pod, tmp_path: Path, follow: str, seconds: float) ->
     with hostile_answers(pod.workers[1], follow=follow, status="say status"):
         asyncio.run(followed())
     return list(status_of(there).notes[before:])
+
+
+_MANY = """i=0
+while [ $i -lt 300 ]; do
+    printf '@%s run evil-20991231-000000-%04x 1 ended confirmed=1 exit=0 size=0\\n' "$tt_nonce" $i; i=$((i + 1))
+done
+say run $RUN 1 running; say listed"""
+_ITS_RECORD = """echo "$tt_run" >>"$0.shown"
+tt_doc='{"id":"'$tt_run'","slice":"lab","argv":["x"],"workers":[{"index":0,"host_keys":["ssh-ed25519 AAAA"]},
+    {"index":7,"internal_ip":"10.0.0.9","host_keys":["ssh-ed25519 AAAA"]}]}'
+say json ${#tt_doc}; printf %s "$tt_doc" """
+
+
+def test_of_many_runs_that_a_worker_invents_the_newest_few_are_taken_and_the_others_counted(
+    pod: Pod, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "MOST_NEW_RUNS", 5)
+    here = pod.running("sleep", "1000")
+    settings = Settings(tmp_path / "elsewhere", identity=pod.workers[0].identity, host_keys="accept-new")
+    slice_ = Slice("lab", workers=tuple(pod.launch_workers), state="READY")
+    invented = [f"evil-20991231-000000-{number:04x}" for number in range(299, -1, -1)]
+
+    async def listed() -> tuple[list[str], list[str]]:
+        """Return the runs that are known here after a listing, and what it says."""
+        operator = Operator(settings)
+        try:
+            problems = await operator.runs.discover([slice_])
+            assert all(problem.exit_code == 0 for problem in problems)
+            return [status.run.id for status in operator.runs.list_statuses()], [item.sentence for item in problems]
+        finally:
+            await operator.close()
+
+    status = "say status $tt_run 1 ended confirmed=1 exit=0 size=0"
+    with hostile_answers(pod.workers[1], list=_MANY.replace("$RUN", here.id), show=_ITS_RECORD, status=status):
+        monkeypatch.setattr(Connections, "known", unchanged)
+        first, second = asyncio.run(listed()), asyncio.run(listed())
+        looked_for = seen(pod, only=invented[250])
+    # The live run is among the five of each worker.
+    assert first[0] == [*invented[:4], here.id]
+    assert first[1] == ["296 older runs on lab are left out: at most 5 that are new here are taken from each worker"]
+    assert second[0] == [*invented[:9], here.id]
+    assert ([found.run.id for found in looked_for.runs], looked_for.left_out) == ([invented[250]], 0)
+    shown = (pod.workers[1].root / "bin" / "sh.shown").read_text().splitlines()
+    assert set(shown) == {*invented[:9], invented[250]}
+    (beyond,) = (worker for worker in list_runs(settings.runs_home)[0].run.workers if worker.index == 7)
+    assert beyond.host_keys == ()
+
+
+async def unchanged(_connections: Connections, slice_: Slice) -> Slice:
+    return slice_
 
 
 HOSTILE_LISTINGS = {

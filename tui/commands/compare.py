@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.log_source import note_foreign
 from tui.commands.parser.argument_types import LOG, given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
@@ -32,7 +33,7 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
         raise UsageError("compare needs at least two runs or logs", remedy=f"tpu-tui compare {args.refs[0]} OTHER")
     summaries, code = [], 0
     for ref in args.refs:
-        summary, problem = await _summary(ref, operator, offline=args.offline)
+        summary, problem = await _summary(ref, operator, out, offline=args.offline)
         summaries.append(summary)
         if problem is not None:
             out.problem(problem)
@@ -50,10 +51,11 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
     return code
 
 
-async def _summary(ref: str, operator: Operator, *, offline: bool) -> tuple[Summary, Any]:
+async def _summary(ref: str, operator: Operator, out: Output, *, offline: bool) -> tuple[Summary, Any]:
     from tui.operator import RunDirectory
 
     source = await operator.runs.find_source(ref, offline=offline)
+    note_foreign(source, out)
     if not isinstance(source, RunDirectory):
         summary = await operator.reports.summarize(source)
         return summary, source.staleness_error or source.problem

@@ -25,6 +25,13 @@ def add_ref(parser: Parser) -> None:
     parser.add_argument("--offline", action="store_true", help="use only what is on this machine")
 
 
+def note_foreign(source: RunDirectory | SavedLog, out: Output) -> None:
+    """Say why a run is only read, if it is."""
+    foreign = getattr(source, "foreign", None)
+    if foreign is not None:
+        out.note(foreign.sentence)
+
+
 async def open_source(
     args: argparse.Namespace, operator: Operator, out: Output
 ) -> tuple[RunDirectory | SavedLog, int]:
@@ -32,6 +39,7 @@ async def open_source(
     from tui.operator import RunDirectory
 
     source = await operator.runs.find_source(args.ref, offline=args.offline, note=out.note)
+    note_foreign(source, out)
     if isinstance(source, RunDirectory):
         problem = None if args.offline else await operator.runs.refresh(source)
     else:

@@ -261,6 +261,7 @@ async def _older(operator: Operator, age: str) -> list[RunDirectory]:
     old = [
         operator.runs.directory_of(status) for status in operator.runs.list_statuses() if status.run.created < before
     ]
+    old = [directory for directory in old if directory.foreign is None]
     live = {directory.path for directory in old if await _is_live(directory, operator)}
     ended = {directory.path: operator.runs.status_of(directory).ended for directory in old}
     return [

@@ -7,6 +7,7 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tui.commands.log_source import note_foreign
 from tui.commands.parser.argument_types import RUN
 from tui.commands.parser.commands import Commands
 from tui.commands.runs import UNATTENDED, describe_keeper
@@ -36,7 +37,7 @@ def add_command(commands: Commands) -> None:
     status.set_defaults(run=show_status)
 
 
-def _attended_and_remedy(status: RunStatus) -> str:
+def _attended_and_remedy(status: RunStatus, directory: RunDirectory) -> str:
     """Describe whether a run has a keeper and, if not, what to do."""
     from tui.operator import describe_stuck_keeper, describe_stuck_remedy
 
@@ -44,7 +45,7 @@ def _attended_and_remedy(status: RunStatus) -> str:
     if status.attended.stuck and not status.state.is_over:
         how, remedy = describe_stuck_keeper(status.attended), describe_stuck_remedy(status.run.id, status.attended)
         return f"{attended}: {how}; {remedy}"
-    if attended.startswith(UNATTENDED):
+    if attended.startswith(UNATTENDED) and directory.foreign is None:
         return f"{attended}; start a keeper with tpu-tui attach {status.run.id}"
     return attended
 
@@ -52,6 +53,7 @@ def _attended_and_remedy(status: RunStatus) -> str:
 async def show_status(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a run's state, figures and exit codes; with --watch, repeat until it ends."""
     directory = await operator.runs.find(args.ref)
+    note_foreign(directory, out)
     refresh_problem = None if args.offline else await operator.runs.refresh(directory)
     while True:
         document = await operator.reports.read_status(directory)
@@ -59,7 +61,7 @@ async def show_status(args: argparse.Namespace, operator: Operator, out: Output)
             (out.line if args.watch else out.document)(document)
         else:
             status = operator.runs.status_of(directory)
-            _print_status(document, status, _attended_and_remedy(status), directory, out)
+            _print_status(document, status, _attended_and_remedy(status, directory), directory, out)
         if not args.watch or RunState(document["state"]).is_over:
             break
         sys.stdout.flush()

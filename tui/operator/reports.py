@@ -81,7 +81,9 @@ class Reports:
         logs: bool = False,
         force: bool = False,
     ) -> list[Path]:
-        """Write a report's files, by default into the run's directory (a saved log's: the current one).
+        """Write a report's files, by default into the run's directory.
+
+        Those of a saved log, and of a run that is only read, are written into the current directory by default.
 
         In the run's own directory they are called `report.<format>`; elsewhere they are named after the run or log,
         and a file of another run or log is replaced with `force` only. With `logs`, each worker's log, too.
@@ -89,7 +91,7 @@ class Reports:
         if logs:
             await asyncio.to_thread(worker_logs, source)
         summary = await self.summarize(source)
-        run_path = source.path if isinstance(source, RunDirectory) else None
+        run_path = source.path if isinstance(source, RunDirectory) and source.foreign is None else None
         folder = out or run_path or Path()
         stem = (
             OWN if run_path is not None and folder.absolute() == run_path.absolute() else stem_of(summary.facts.title)

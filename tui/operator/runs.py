@@ -24,7 +24,7 @@ from tui.runs.record.damaged_record import NoRecordError
 from tui.runs.record.event_log import Event
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_index import NoSuchRunError, resolve
+from tui.runs.record.run_index import NoSuchRunError, resolve, run_paths
 from tui.runs.record.run_listing import RunListing
 from tui.runs.record.run_status import RunStatus, status_and_events, status_of
 from tui.settings import Settings
@@ -92,7 +92,7 @@ class Runs:
     async def _find_elsewhere(self, ref: str) -> RunDirectory:
         """Open a run of another machine. The error for an unknown run says which workers did not answer."""
         try:
-            problems = await self.discover()
+            problems = await self.discover(only=ref)
         except TpuTuiError as error:
             problems = [error]
         try:
@@ -123,10 +123,11 @@ class Runs:
                 raise UsageError(f"no run or file {ref!r}", remedy=error.remedy) from None
             raise
 
-    async def discover(self, slices: Sequence[Slice] | None = None) -> list[TpuTuiError]:
+    async def discover(self, slices: Sequence[Slice] | None = None, *, only: str | None = None) -> list[TpuTuiError]:
         """Create directories here for runs that only the workers know; return the errors of those that failed.
 
-        Asks the given slices, else all that are ready. A run found this way has no keeper until `ensure_keeper`.
+        Asks the given slices, else all that are ready, for `only` one run, else for the newest ones, and counts the
+        others. A run found this way has no keeper until `ensure_keeper`.
         """
         problems: list[TpuTuiError] = []
         if slices is None:
@@ -137,7 +138,7 @@ class Runs:
 
         async def discover_on(slice_: Slice) -> list[TpuTuiError]:
             async with turns:
-                return await self._discover_on(slice_)
+                return await self._discover_on(slice_, only)
 
         for slice_, slice_problems in zip(slices, await asyncio.gather(*map(discover_on, slices)), strict=True):
             for problem in slice_problems:
@@ -146,15 +147,18 @@ class Runs:
             problems += slice_problems
         return problems
 
-    async def _discover_on(self, slice_: Slice) -> list[TpuTuiError]:
-        from tui.runs.discovery import discover, import_run
+    async def _discover_on(self, slice_: Slice, only: str | None) -> list[TpuTuiError]:
+        from tui.runs.discovery import RunsLeftOutError, discover, import_run
 
         settings = self._connections.settings
         problems: list[TpuTuiError] = []
         with _collecting(problems):
             fleet = await self._connections.fleet(slice_)
-            discovery = await discover(fleet, settings.run_root, slice_name=slice_.name)
+            known = {path.name for path in run_paths(settings.runs_home)}
+            discovery = await discover(fleet, settings.run_root, slice_name=slice_.name, known=known, only=only)
             problems += discovery.problems
+            if discovery.left_out:
+                problems.append(RunsLeftOutError(discovery.left_out, slice_.name))
             for run in discovery.runs:
                 with _collecting(problems):
                     import_run(run, settings.runs_home, profile=settings.profile)
@@ -233,6 +237,7 @@ class Runs:
 
         A keeper applies the run's policies, so with read-only settings the mirror is only brought up to date.
         """
+        directory.require_own()
         if not self._may_act:
             await self.refresh(directory)
             return False
@@ -242,11 +247,14 @@ class Runs:
     async def refresh(self, directory: RunDirectory, fleet: Fleet | None = None) -> TpuTuiError | None:
         """Bring the mirror up to date within `REFRESH_TIMEOUT_S`; return what prevented it, if anything did.
 
-        The workers of a run that was given up as lost are asked again, because they may be reachable by now.
+        The workers of a run that was given up as lost are asked again, because they may be reachable by now; those of
+        a run that is only read are not.
         `fleet` holds open connections to the run's workers, if there are any.
         """
         from tui.runs.follow.catch_up import catch_up
 
+        if directory.foreign is not None:
+            return None
         status = self.status_of(directory)
         may_come_back = status.was_given_up and not status.slice_is_gone
         if status.attended.alive or (status.is_whole and not may_come_back):
@@ -265,7 +273,11 @@ class Runs:
         return None
 
     async def connect(self, directory: RunDirectory, *, asks: bool = False) -> Fleet:
-        """Return connections to a run's workers, opened as needed; the caller closes them."""
+        """Return connections to a run's workers, opened as needed; the caller closes them.
+
+        Raises ForeignRunError for a run that is only read: anyone may have written which machines it ran on.
+        """
+        directory.require_own()
         return await self._connections.fleet_of(directory.run.workers, asks=asks)
 
     # ── stop and delete ──────────────────────────────────────────────────────────────────────────
@@ -275,6 +287,7 @@ class Runs:
         from tui.runs.worker.stop import stop_run
 
         self._connections.require_changes("stopping")
+        directory.require_own()
         access, prompter = await self._connections.access(), self._connections.prompter
         async for answer in stop_run(directory, access, grace=grace, prompter=prompter):
             yield answer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,11 @@ LIST_TIMEOUT_S = 15.0
 LEAST_TIMEOUT_S, LAGGARD_FACTOR = 4.0, 4.0
 """Once half of the workers have answered: the least time for the others, and its factor over the time of those."""
 _POLL_INTERVAL_S = 0.25
+MOST_NEW_RUNS = 50
+"""Runs of one worker's listing that are new here and taken at once: a worker may list any that it invents."""
+
+
+_ALIVE = (RemoteState.RUNNING, RemoteState.UNDECIDED)
 
 
 @dataclass(frozen=True)
@@ -55,39 +60,72 @@ class FoundRun:
     @property
     def is_alive(self) -> bool:
         """Return whether something of it may be running."""
-        return any(state in (RemoteState.RUNNING, RemoteState.UNDECIDED) for state in self.workers.values())
+        return any(state in _ALIVE for state in self.workers.values())
 
 
 @dataclass(frozen=True)
 class Discovery:
-    """The runs found, newest first, and the errors of workers that gave no answer."""
+    """The runs found, newest first, the errors of workers that gave no answer, and how many runs are left out."""
 
     runs: tuple[FoundRun, ...]
     problems: tuple[TpuTuiError, ...] = ()
+    left_out: int = 0
+
+
+class RunsLeftOutError(TpuTuiError):
+    """A listing took only some of the runs that the workers have: a notice, the answer is good."""
+
+    exit_code = 0
+
+    def __init__(self, count: int, slice_name: str) -> None:
+        super().__init__(
+            f"{count} older runs on {slice_name} are left out",
+            why=f"at most {MOST_NEW_RUNS} that are new here are taken from each worker",
+            remedy="list the runs again to take the next ones",
+        )
 
 
 async def discover(
-    fleet: Fleet, run_root: str, *, slice_name: str = "SLICE", least_patience: float = LEAST_TIMEOUT_S
+    fleet: Fleet,
+    run_root: str,
+    *,
+    slice_name: str = "SLICE",
+    least_patience: float = LEAST_TIMEOUT_S,
+    known: Container[str] = (),
+    only: str | None = None,
 ) -> Discovery:
-    """Ask every worker of a slice for the runs it knows.
+    """Ask every worker of a slice for the runs it knows, or for `only` one.
 
-    `problems` lists unreachable workers, and those that are silent long after the others; the rest is kept.
+    Those that are not `known` here are limited. `problems` lists unreachable workers, and those that are silent long
+    after the others; the rest is kept.
     """
     collected = await _collect_answers(fleet, run_root, least_patience, slice_name)
     problems = [answers for answers in collected.values() if isinstance(answers, TpuTuiError)]
-    by_run: dict[str, dict[int, Answer]] = {}
-    nothing: dict[int, Answer | None] = {}
-    for index, answers in collected.items():
-        if not isinstance(answers, TpuTuiError):
-            nothing[index] = None
-            for run_id, answer in answers.items():
-                by_run.setdefault(run_id, {})[index] = answer
+    listings = {index: answers for index, answers in collected.items() if not isinstance(answers, TpuTuiError)}
+    listed: set[str] = set().union(*listings.values())
+    chosen = _chosen(listings, known) if only is None else listed & {only}
+    nothing: dict[int, Answer | None] = dict.fromkeys(listings)
+    by_run = {
+        run_id: {index: answers[run_id] for index, answers in listings.items() if run_id in answers}
+        for run_id in chosen
+    }
     described = await asyncio.gather(
         *(_describe(fleet, run_id, run_root, answers, slice_name) for run_id, answers in by_run.items())
     )
     runs = [replace(run, answers={**nothing, **run.answers}) for run in described if isinstance(run, FoundRun)]
     problems += [error for error in described if isinstance(error, TpuTuiError)]
-    return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems))
+    left_out = len(listed - chosen) if only is None else 0
+    return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems), left_out)
+
+
+def _chosen(listings: Mapping[int, Mapping[str, Answer]], known: Container[str]) -> set[str]:
+    """Return the runs that are known, and the newest others of each worker, those that may be alive first."""
+    chosen: set[str] = set()
+    for answers in listings.values():
+        new = [run_id for run_id in answers if run_id not in known]
+        new.sort(key=lambda run_id: parse_state(answers[run_id]) not in _ALIVE)
+        chosen.update(new[:MOST_NEW_RUNS], (run_id for run_id in answers if run_id in known))
+    return chosen
 
 
 async def _collect_answers(
@@ -140,7 +178,8 @@ async def _describe(
         except TpuTuiError as error:
             problem = error
             continue
-        workers = tuple(fleet.workers.get(worker.index, worker) for worker in record.workers)
+        # A record on a worker vouches for no other machine.
+        workers = tuple(fleet.workers.get(worker.index, replace(worker, host_keys=())) for worker in record.workers)
         run = replace(record, workers=workers, run_root=run_root)
         attempt = parse_attempt(status, record) if status is not None else 0
         stopped = status is not None and status.has("stopped")
@@ -159,7 +198,8 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
     worker from byte 0 and, being the newest, acts on the run's policies.
     """
     if directory := _known_here(found.run.id, runs_home):
-        record_worker_answers(directory, found.answers)
+        if directory.foreign is None:
+            record_worker_answers(directory, found.answers)
         return directory
     run = replace(found.run, profile=profile, job=replace(found.run.job, on_end=()))
     try:

@@ -103,19 +103,26 @@ def loose_home(home: Path) -> str | None:
 
 
 def check_trusted(path: Path, status: os.stat_result, what: str, home: Path) -> None:
-    """Refuse a file that decides what is trusted if others can change it. Raises UsageError.
+    """Refuse a file that decides what is trusted if others can change it. Raises UsageError."""
+    if doubt := distrust(path, status, home):
+        why, remedy = doubt
+        raise UsageError(f"{what} is not read", why=why, remedy=remedy)
+
+
+def distrust(path: Path, status: os.stat_result, home: Path) -> tuple[str, str] | None:
+    """Return why a file or directory is not trusted, as others can change it, and the remedy; None if it is.
 
     Files of root are trusted by everyone; root also trusts those of the home's owner.
     """
     quoted = shlex.quote(str(path))
     trusted = {0, os.getuid()} | ({home.stat().st_uid} if os.getuid() == 0 else set())
     if status.st_uid not in trusted:
-        why = f"{path} belongs to {_name_of(status.st_uid)}"
         remedy = f"check its contents, then move it away: mv {quoted} {quoted}.old"
-        raise UsageError(f"{what} is not read", why=why, remedy=remedy)
+        return f"{path} belongs to {_name_of(status.st_uid)}", remedy
     if status.st_mode & stat.S_IWOTH:
-        why = f"every user of this machine may write to {path}"
-        raise UsageError(f"{what} is not read", why=why, remedy=f"check its contents, then chmod go-w {quoted}")
+        remedy = f"check its contents, then chmod go-w {quoted}"
+        return f"every user of this machine may write to {path}", remedy
+    return None
 
 
 def _name_of(uid: int) -> str:

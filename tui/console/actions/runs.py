@@ -48,9 +48,11 @@ class RunActions:
         if directory is None:
             context.notify(NO_RUN, timeout=3)
             return
-        screen = RunScreen if context.read_only else ActingRunScreen
+        screen = RunScreen if context.read_only or directory.foreign else ActingRunScreen
         feed = RunFeed(directory, dialects=self._dialects(), thresholds=context.operator.settings.thresholds)
         context.push_screen(screen(feed, at=pane))
+        if directory.foreign is not None:
+            context.notify(escape_lines(directory.foreign.sentence), severity="warning", markup=False, timeout=12)
         self.ensure_keeper(directory)
 
     def _dialects(self) -> tuple[Dialect, ...]:
@@ -80,7 +82,7 @@ class RunActions:
                 return
             if is_unattended(status, now) and self._may_start_keeper(status.run.id):
                 directory = self._context.open_directory(status.run.id)
-                if directory is None:
+                if directory is None or directory.foreign is not None:
                     self._pause_keeper_starts(status.run.id)
                 else:
                     self.ensure_keeper(directory)
@@ -98,9 +100,12 @@ class RunActions:
     def ensure_keeper(self, directory: RunDirectory) -> None:
         """Start a keeper for a run that has none, and not again before some time has passed.
 
-        A read-only console copies the logs itself instead, until `stop_catch_up`.
+        A read-only console copies the logs itself instead, until `stop_catch_up`; a run that is only read stays as
+        it is.
         """
         context = self._context
+        if directory.foreign is not None:
+            return
         if context.read_only:
             name = f"catch up {directory.id}"
             if not context.tasks.is_running(name):

@@ -45,8 +45,9 @@ def start_keeper(
 
     The keeper has a session of its own, no terminal and `/` as its working directory; its own messages go to
     keeper.log. Without `spec` it follows the run and applies the policies in run.json. Raises TpuTuiError when no
-    keeper came up, and UsageError for a spec that could not run.
+    keeper came up, and UsageError for a spec that could not run or a run that is only read.
     """
+    directory.require_own()
     document: dict[str, Any] = {}
     if spec is not None:
         check_spec(spec)

@@ -30,8 +30,9 @@ class DirectoryLock:
         """Take the lock; return None at once if a keeper has it, after `patience` seconds if another process has.
 
         It is inherited by a fork and freed by the last holder. Raises OSError where files cannot be locked, as on
-        some network file systems.
+        some network file systems, and ForeignRunError.
         """
+        directory.require_own()
         path = directory.path / KEEPER_FILE
         descriptor = open_regular(path, os.O_CREAT | os.O_RDWR)
         try:

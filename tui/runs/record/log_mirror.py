@@ -42,6 +42,7 @@ class Mirror:
 
     async def open(self) -> None:
         """Open the file, and create it if it is missing. Must be called first."""
+        self.directory.require_own()
         path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY
         self._descriptor = await self._patiently(partial(open_regular, path, flags))
         self.size = os.fstat(self._descriptor).st_size

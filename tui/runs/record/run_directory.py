@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
@@ -34,7 +35,7 @@ from tui.runs.record.event_log import (
     without_workers_parts,
 )
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus, read_keeper_status
-from tui.settings.home import MOST_READ_BYTES, make_private, open_regular, read_regular, replace_file
+from tui.settings.home import MOST_READ_BYTES, distrust, make_private, open_regular, read_regular, replace_file
 from tui.text.bounded_json import parse_json
 
 EVENTS_FILE = "events.jsonl"
@@ -65,19 +66,33 @@ class RunExistsError(UsageError):
     """There is a directory of that run already."""
 
 
-class RunDirectory:
-    """One run's directory: `<home>/runs/<run-id>`, 0700, its files 0600."""
+class ForeignRunError(UsageError):
+    """A run's directory may be another person's work, so it is only read."""
 
-    def __init__(self, path: Path, run: Run) -> None:
+    def __init__(self, path: Path, why: str, remedy: str) -> None:
+        super().__init__(f"{path} is only read", why=why, remedy=remedy)
+
+
+class RunDirectory:
+    """One run's directory: `<home>/runs/<run-id>`, 0700, its files 0600.
+
+    `foreign` says why a run is only read: it lies outside the home, or others can change it. Then its record is
+    data: it names no machine to connect to, no host key to trust and no command to run.
+    """
+
+    def __init__(self, path: Path, run: Run, *, foreign: ForeignRunError | None = None) -> None:
         self.path = path
-        self.run = run
+        self.run = run if foreign is None else _without_authority(run)
+        self.foreign = foreign
 
     @cached_property
     def _events(self) -> _AppendedLines:
+        self.require_own()
         return _AppendedLines(self.path / EVENTS_FILE)
 
     @cached_property
     def _arrivals(self) -> _AppendedLines:
+        self.require_own()
         return _AppendedLines(self.path / ARRIVALS_FILE, unfinished=b" unfinished")
 
     @property
@@ -95,6 +110,11 @@ class RunDirectory:
         if self.was_deleted:
             remedy = f"tpu-tui attach {self.id} finds the run on its workers, where it may go on"
             raise UsageError(f"the directory of {self.id} is gone", why=str(self.path), remedy=remedy)
+
+    def require_own(self) -> None:
+        """Raise ForeignRunError where the run is only read."""
+        if self.foreign is not None:
+            raise self.foreign
 
     @classmethod
     def create(cls, home_runs: Path, run: Run) -> RunDirectory:
@@ -121,6 +141,7 @@ class RunDirectory:
 
     def update_run(self, run: Run) -> None:
         """Replace run.json, when more is known of the run (the hash of its code)."""
+        self.require_own()
         self.run = run.without_secrets()
         self._write_record(run)
 
@@ -128,9 +149,12 @@ class RunDirectory:
     def open(cls, path: Path) -> RunDirectory:
         """Open an existing run directory. Raises NoRecordError when it holds no readable run.json."""
         try:
-            return cls(path, Run.from_json(parse_json(read_regular(f"{path}/{RUN_FILE}"))))
+            run = Run.from_json(parse_json(read_regular(f"{path}/{RUN_FILE}")))
+            doubts = (distrust(part, part.stat(), path.parent) for part in (path, path / RUN_FILE))
+            doubt = next(filter(None, doubts), None)
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
+        return cls(path, run, foreign=ForeignRunError(path, *doubt) if doubt else None)
 
     def log_path(self, worker: int) -> Path:
         """Return the mirror of that worker's log, byte for byte what the worker wrote so far."""
@@ -230,6 +254,12 @@ class RunDirectory:
     def _write_record(self, run: Run) -> None:
         with replace_file(self.path / RUN_FILE, durable=True) as file:
             file.write(_to_lines(run.to_json()))
+
+
+def _without_authority(run: Run) -> Run:
+    """Return a run whose record vouches for no machine and has nothing done at its end."""
+    workers = tuple(replace(worker, host_keys=()) for worker in run.workers)
+    return replace(run, workers=workers, job=replace(run.job, on_end=()))
 
 
 class _AppendedLines:

@@ -11,7 +11,7 @@ from tui.errors import UsageError, near_matches
 from tui.pod.log_refs import LAST
 from tui.pod.run import is_run_id
 from tui.runs.record.damaged_record import RUN_FILE, NoRecordError
-from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_directory import ForeignRunError, RunDirectory
 
 _STAMP_LENGTH = len("YYYYmmdd-HHMMSS-xxxx")
 _SECOND_LENGTH = len("YYYYmmdd-HHMMSS")
@@ -68,7 +68,7 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
     """
     as_path = Path(text).expanduser()
     if (os.sep in text or text in (".", "..")) and _holds_record(as_path):
-        return RunDirectory.open(as_path.resolve())
+        return _open_at(runs_home, as_path)
     if text == LAST:
         return _newest(runs_home)
     if is_run_id(text) and (runs_home / text).is_dir():
@@ -80,10 +80,21 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
     if matches:
         raise UsageError(f"{text!r} is part of {len(matches)} runs", remedy="one of: " + _some(matches))
     if _holds_record(as_path):
-        return RunDirectory.open(as_path.resolve())
+        return _open_at(runs_home, as_path)
     if renamed := find_by_record(runs_home, text):
         return renamed
     raise NoSuchRunError(f"no run {text!r} in {runs_home}", remedy=_suggest(text, names))
+
+
+def _open_at(runs_home: Path, path: Path) -> RunDirectory:
+    """Open a run's directory by its path; outside the home, which its keepers look after, it is only read."""
+    directory = RunDirectory.open(path.resolve())
+    absolute = Path.cwd() / path
+    if directory.foreign or runs_home.resolve() in (absolute.parent.resolve(), directory.path.parent):
+        return directory
+    remedy = "let TPU_TUI_HOME name the home that it belongs to; attach with the run's ID finds it on its workers"
+    foreign = ForeignRunError(directory.path, f"it lies outside {runs_home}", remedy)
+    return RunDirectory(directory.path, directory.run, foreign=foreign)
 
 
 def _holds_record(path: Path) -> bool:
