@@ -30,7 +30,7 @@ from tui.runs.record.run_directory import (
 )
 from tui.runs.record.run_status import status_of
 from tui.settings import Settings
-from tui.settings.home import MOST_READ_BYTES, open_regular, replace_file
+from tui.settings.home import MOST_READ_BYTES, open_regular
 
 pytestmark = pytest.mark.py310
 
@@ -141,13 +141,6 @@ async def test_a_mirror_that_is_a_link_is_not_written(directory: RunDirectory, p
     replaced(directory.log_path(0), "link", private)
     with pytest.raises(OSError, match="regular"):
         await Mirror(directory, 0).open()
-    assert private.read_bytes() == PRIVATE
-
-
-def test_a_file_is_not_replaced_by_way_of_a_link(tmp_path: Path, private: Path) -> None:
-    (tmp_path / f".report.md.{os.getpid()}").symlink_to(private)
-    with pytest.raises(OSError, match="regular"), replace_file(tmp_path / "report.md") as file:
-        file.write(b"x")
     assert private.read_bytes() == PRIVATE
 
 
