@@ -11,6 +11,7 @@ import os
 import select
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -18,14 +19,26 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SMOOTHING = 0.4  # share of the former rate in the new one, as in torch_xla's RateTracker
+HIDDEN = ("Cc", "Cf", "Cs")  # Unicode's categories of controls, format characters and surrogates
+HARMLESS = "\t\u200c\u200d"  # of these: tabs, and the joiners that scripts and emoji need
 FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or a user's share of it
 
 _losing = False  # whether lines are being lost to a full disk
 _unread = False  # whether the log's reader has gone
 
 
+def one_line(text: str) -> str:
+    """Return a text as one line without escape sequences; it may hold names out of data that others made."""
+    line = " ".join(text.splitlines())
+    if line.isprintable():
+        return line
+    return "".join(
+        "\ufffd" if unicodedata.category(char) in HIDDEN and char not in HARMLESS else char for char in line
+    )
+
+
 def write_line(text: str, descriptor: int = 1) -> None:
-    """Write one whole line with a single write(2); line breaks inside it become blanks.
+    """Write one whole line with a single write(2), as `one_line` makes it harmless.
 
     A line that cannot be written is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving.
     A full disk is reported once on standard error: the training is worth more than its log.
@@ -33,7 +46,7 @@ def write_line(text: str, descriptor: int = 1) -> None:
     global _losing, _unread
     try:
         sys.stdout.flush()
-        _write(descriptor, (" ".join(text.splitlines()) + "\n").encode("utf-8", "replace"))
+        _write(descriptor, f"{one_line(text)}\n".encode())
     except OSError as error:
         if not _losing and error.errno in FULL:
             _losing = True

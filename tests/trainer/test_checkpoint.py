@@ -204,16 +204,28 @@ def test_a_state_with_a_field_of_another_type_is_damaged(tmp_path: Path, fields:
     assert says in line
 
 
+def repack(directory: Path, change: Callable[[str, bytes], bytes], compression: int = zipfile.ZIP_STORED) -> None:
+    """Change the files inside the newest state, and adapt its pointer."""
+    path = directory / "checkpoint-000003.pt"
+    whole = zipfile.ZipFile(io.BytesIO(path.read_bytes()))
+    with zipfile.ZipFile(path, "w", compression) as packed:
+        for name in whole.namelist():
+            packed.writestr(name, change(name, whole.read(name)))
+    content = path.read_bytes()
+    newer_pointer(directory, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+@pytest.mark.parametrize("pickled", [b"\x80\x02J\x01", b"\x80\x02K\x05Q.", b"\x80\x02.", b""])
+def test_a_state_with_any_invalid_pickle_is_damaged(tmp_path: Path, pickled: bytes) -> None:
+    save_checkpoints(str(tmp_path), 3)
+    repack(tmp_path, lambda name, content: pickled if name.endswith("data.pkl") else content)
+    assert find_newest_value(str(tmp_path))[0] == 2
+
+
 def test_a_state_that_is_compressed_is_damaged_before_it_is_decompressed(tmp_path: Path) -> None:
     """A file of 23 MB became 5 GB."""
     save_checkpoints(str(tmp_path), 3)
-    path = tmp_path / "checkpoint-000003.pt"
-    whole = zipfile.ZipFile(io.BytesIO(path.read_bytes()))
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
-        for name in whole.namelist():
-            packed.writestr(name, whole.read(name) + bytes(1 << 20) * name.endswith("data/0"))
-    content = path.read_bytes()
-    newer_pointer(tmp_path, size=len(content), sha256=hashlib.sha256(content).hexdigest())
+    repack(tmp_path, lambda name, content: content + bytes(1 << 20) * name.endswith("data/0"), zipfile.ZIP_DEFLATED)
     value, [line] = find_newest_value(str(tmp_path))
     assert value == 2
     assert "its parts are larger than its file" in line

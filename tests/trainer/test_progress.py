@@ -124,6 +124,15 @@ def test_a_line_is_one_write_whatever_it_contains(monkeypatch: pytest.MonkeyPatc
     assert written == [(1, "Loss=ü and more\n".encode())]
 
 
+def test_what_a_terminal_would_obey_is_replaced_in_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    progress.write_error(
+        "the first is \x1b]0;pwned\x07\x1b[31mred\u202e\x9b2J\ufeff\udcff\x00.tar \t ü é \u200d 東 x\r."
+    )
+    marks = "\ufffd" * 2
+    expected = f"the first is \ufffd]0;pwned{marks}[31mred{marks}2J{marks}\ufffd.tar \t ü é \u200d 東 x .\n"
+    assert capfd.readouterr().err == expected
+
+
 def test_a_line_without_a_reader_is_lost_without_an_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)

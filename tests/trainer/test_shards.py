@@ -376,3 +376,11 @@ def test_an_invalid_list_of_finished_shards_is_refused_with_a_remedy(tmp_path: P
     (tmp_path / UNFINISHED).write_text(content)
     with pytest.raises(TrainerError, match=rf"{UNFINISHED} cannot be read: .*\. Start over with --overwrite"):
         make(sources.shapes(4, 4, 32, seed=1), tmp_path)
+
+
+def test_a_note_above_the_bar_holds_no_escape_sequence(capfd: pytest.CaptureFixture[str]) -> None:
+    bar = command.Bar()
+    bar.begin([], [])
+    bar.note("Left out. a\x1b[31m.jpg")
+    bar.end()
+    assert "Left out. a\ufffd[31m.jpg\n" in capfd.readouterr().err

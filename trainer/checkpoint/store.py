@@ -14,6 +14,7 @@ import json
 import pickle
 import re
 import secrets
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, get_type_hints
@@ -40,7 +41,9 @@ DAMAGED = (
     TypeError,
     AttributeError,
     OverflowError,
+    AssertionError,
     EOFError,
+    struct.error,
     BadZipFile,
     pickle.UnpicklingError,
     objects.TooLargeError,

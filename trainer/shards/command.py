@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
-from trainer.progress import write_line
+from trainer.progress import one_line, write_line
 from trainer.shards import image_folder, sources, writer
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.shards.shard_lock import hold_lock
@@ -86,7 +86,7 @@ class Bar(Lines):
         if self._bar is None:
             super().note(text)
         else:
-            self._bar.write(text, file=sys.stderr)
+            self._bar.write(one_line(text), file=sys.stderr)
 
     def end(self) -> None:
         """Leave the bar on the screen."""
