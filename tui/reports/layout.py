@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from datetime import timezone
 
+from tui.logs.core_row import CoreRow
 from tui.pod.run import rehearses
 from tui.reports.rates import rate_in_words, rate_title
 from tui.reports.summary import Summary, command_line
+from tui.runs.record.exit_summary import core_state_in_words
 from tui.text.durations import UNKNOWN, format_clock
 from tui.text.printable import count_noun, figure, one_line
 from tui.text.timestamps import parse_time
@@ -224,7 +226,11 @@ _WELL = ("training", "ended")
 
 def _cores(summary: Summary) -> Section:
     is_cut = len(summary.cores) > MOST_CORES
-    shown = sorted(summary.cores, key=lambda row: row.state in _WELL)[:MOST_CORES]
+
+    def state(row: CoreRow) -> str:
+        return core_state_in_words(row.state, row.worker, summary.facts.first_failure)
+
+    shown = sorted(summary.cores, key=lambda row: state(row) in _WELL)[:MOST_CORES]
     rows = tuple(
         (
             _integer(row.core),
@@ -235,7 +241,7 @@ def _cores(summary: Summary) -> Section:
             number(row.rate),
             number(row.global_rate),
             _integer(row.lag),
-            row.state,
+            state(row),
         )
         for row in shown
     )
