@@ -160,9 +160,19 @@ def marks_of_run(status: RunStatus, figures: LatestFigures | None) -> str:
     """Return a run's marks from its record and, where known, from the ends of its logs."""
     findings = status.findings
     if figures is not None:
-        known_cores = {finding.core for finding in findings if finding.is_open and finding.kind == LOSS}
-        findings = (*findings, *(Finding(LOSS, core) for core in figures.nan_cores if core not in known_cores))
+        known = {_key(finding) for finding in findings if finding.is_open}
+        observed = [*(Finding(LOSS, core) for core in figures.nan_cores), *_lasting(status, figures.stragglers)]
+        findings = (*findings, *(finding for finding in observed if _key(finding) not in known))
     return marks(findings)
+
+
+def _lasting(status: RunStatus, stragglers: Iterable[Finding]) -> Iterable[Finding]:
+    """Return the stragglers; of a run that is over not those that merely ended earlier or failed."""
+    return (
+        finding
+        for finding in stragglers
+        if not (status.state.is_over and _ended_sooner(finding, status.first_failure))
+    )
 
 
 def shown_figures(status: RunStatus, figures: LatestFigures | None) -> str:
