@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.text.printable import figure, one_line, printable, significant
+from tui.text.printable import count_noun, figure, one_line, printable, significant
 
 
 @given(st.text() | st.binary())
@@ -55,3 +55,8 @@ def test_a_figure_has_its_significant_digits() -> None:
     assert (figure(748.86), figure(6.875, 5), figure(12345.6, apart=True)) == ("748.86", "6.87500", "12,345.60")
     assert (figure(0.0042), figure(3.21e-7, 5), figure(0.0)) == ("0.0042", "3.21e-07", "0.00")
     assert (figure(math.nan), figure(-math.inf)) == ("nan", "-inf")
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 cores"), (1, "1 core"), (2, "2 cores"), (1024, "1,024 cores")])
+def test_a_count_has_its_noun_in_singular_or_plural(count: int, text: str) -> None:
+    assert count_noun(count, "core") == text

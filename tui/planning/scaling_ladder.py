@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.pod.accelerator import parse
-from tui.text.printable import significant
+from tui.text.printable import count_noun, significant
 
 WORTH_GOING_UP = 0.8
 """Scaling efficiency below which a larger slice is not worth its cost."""
@@ -137,7 +137,7 @@ def _size_of(run: Finished) -> _Size | None:
     generation, dash, number = name.rpartition("-")
     if dash and number.isdecimal():
         return _Size(generation, name, run.cores)
-    return _Size(_NO_TYPE, f"{run.cores} cores", run.cores)
+    return _Size(_NO_TYPE, count_noun(run.cores, "core"), run.cores)
 
 
 def _ladder(generation: str, sizes: dict[_Size, list[Finished]], worth: float) -> Ladder:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tui.logs.snapshot import CoreState, Snapshot, json_figure
 from tui.logs.state.straggler_cost import straggler_costs
 from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
+from tui.text.printable import count_noun
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import format_utc
 
@@ -244,7 +245,7 @@ def _how_late(finding: Finding) -> str:
 
 
 def _steps_behind(steps: int) -> str:
-    return f"{steps} step{'s' * (steps != 1)} behind"
+    return f"{count_noun(steps, 'step')} behind"
 
 
 def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:

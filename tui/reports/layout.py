@@ -105,7 +105,8 @@ def _verdict(summary: Summary) -> str:
     lasted = f" after {format_clock(summary.seconds)}" if summary.seconds is not None else ""
     if not facts.is_run:
         covers = f"Duration: {format_clock(summary.seconds)}." if summary.seconds is not None else ""
-        return f"A saved log of {summary.lines:,} lines, {summary.samples:,} of them training lines. {covers}".strip()
+        lines = count_noun(summary.lines, "line")
+        return f"A saved log of {lines}, {summary.samples:,} of them training lines. {covers}".strip()
     verdicts = {
         "succeeded": _success(lasted, facts.attempt),
         "failed": f"Failed{lasted}.",
@@ -128,7 +129,7 @@ def _reached(summary: Summary) -> str:
     position = ", ".join(
         f"{name} {value}" for name, value in (("epoch", summary.epoch), ("step", summary.step)) if value is not None
     )
-    count = f"{len(summary.cores)} core{'' if len(summary.cores) == 1 else 's'}"
+    count = count_noun(len(summary.cores), "core")
     text = (
         f"Ended at {position or 'an unknown step'}, on {count}"
         if summary.facts.is_final
@@ -252,7 +253,8 @@ def _cores(summary: Summary) -> Section:
 
 
 def _log(summary: Summary) -> Section:
-    sentences = [f"{summary.lines:,} lines, {summary.bytes:,} bytes, {summary.samples:,} training lines."]
+    read = ((summary.lines, "line"), (summary.bytes, "byte"), (summary.samples, "training line"))
+    sentences = [", ".join(count_noun(count, noun) for count, noun in read) + "."]
     if summary.dialects:
         counts = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(summary.dialects.items()))
         sentences.append(f"Lines by dialect: {counts}.")
