@@ -187,7 +187,7 @@ def test_a_stop_prints_equal_answers_of_workers_in_one_line(shell: Shell) -> Non
     answer = shell.call("stop", "last")
     assert (answer.code, answer.out.splitlines()) == (
         0,
-        ["workers 0-1 (2) · stopped, exit code 143 (already finished)"],
+        ["workers 0-1 (2) · had already ended, exit code 143"],
     )
 
 

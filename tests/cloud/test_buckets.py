@@ -13,6 +13,7 @@ from tests.stores import needs_store
 from tui.cloud.storage.buckets import Buckets, BucketUrl, parse_url
 from tui.errors import CloudError, UsageError
 from tui.localpod.bucket.bucket import Bucket
+from tui.operator.files import bucket_url
 from tui.settings import Settings
 
 pytestmark = pytest.mark.timing
@@ -54,8 +55,24 @@ def test_an_address_is_a_bucket_and_a_name(text: str, bucket: str, name: str) ->
 
 @pytest.mark.parametrize("text", ["", "shards", "s3://shards/x", "gs://", "gs:///x", "gs://UPPER/x", "/tmp/gs://x"])
 def test_an_invalid_address_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="not a Cloud Storage address"):
+    with pytest.raises(UsageError, match="not a Cloud Storage address") as caught:
         parse_url(text)
+    assert caught.value.remedy == ("write it as gs://upper/x" if "UPPER" in text else "write it as gs://bucket/path")
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "remedy"),
+    [
+        ("gs://Upper", "a bucket's name has no capital letters", "write it as gs://upper"),
+        ("gs://B", "a bucket's name has no capital letters", "write it as gs://bucket"),
+        ("gs://b", "a bucket's name has 3 to 222 characters", "write it as gs://bucket"),
+        ("shards", "", "write it as gs://bucket"),
+    ],
+)
+def test_an_invalid_name_of_a_bucket_is_refused_with_its_cause(text: str, why: str, remedy: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        bucket_url(text)
+    assert (caught.value.why, caught.value.remedy) == (why, remedy)
 
 
 @needs_store

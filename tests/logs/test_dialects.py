@@ -286,12 +286,19 @@ def test_a_trial_shows_what_each_dialect_matches() -> None:
     own = user_dialects({"mine": r"completed step: (?P<step>\d+), .* loss: (?P<loss>[\d.]+)"})
     total, trials = try_dialects([MAXTEXT.encode(), b"noise", MAXTEXT_PEFT.encode()], (*own, *BUILT_IN))
     counts = {trial.name: trial.matched for trial in trials if trial.matched}
-    assert (total, counts) == (3, {"mine": 1, "MaxText": 1, "names and values": 1})
+    assert (total, counts) == (3, {"mine": 1, "names and values": 1})
     assert trials[0].to_json() == {
         "dialect": "mine",
         "matched": 1,
         "examples": [{"line": MAXTEXT, "columns": {"step": "500", "loss": "0.624"}}],
     }
+
+
+def test_a_built_in_dialect_counts_no_line_that_a_profiles_own_has_as_in_a_log() -> None:
+    own = user_dialects({"mine": r"(?:step (?P<step>\d+)|loss (?P<loss>[\d.]+))"})
+    lines = [b"step 100", b"loss 2.5"]
+    _, trials = try_dialects(lines, (*own, *BUILT_IN))
+    assert {trial.name: trial.matched for trial in trials if trial.matched} == {"mine": 2}
 
 
 def test_a_trial_counts_rows_below_a_header_as_a_log_does() -> None:

@@ -125,6 +125,12 @@ def test_invalid_arguments_are_usage_errors(shell: Shell, words: tuple[str, ...]
     assert "→" in answer.errors
 
 
+def test_the_example_of_a_missing_option_has_the_types_that_were_given(shell: Shell) -> None:
+    answer = shell.run("plan", "--from", "v2-8", "--to", "v3-32")
+    assert "→ tpu-tui plan --from v2-8 --to v3-32 --batch-size 1024" in answer.errors
+    assert "plan --from v4-16 --to v4-32 --batch-size 1024" in shell.run("plan", "--from", "v4-16").errors
+
+
 def test_notes_and_warnings_are_printed_below_the_figures_on_standard_output(shell: Shell) -> None:
     words = ("plan", "--from", "v2-8", "--to", "v3-32", "--batch-size", "1001", "--lr", "0.1")
     answer = shell.run(*words)

@@ -131,6 +131,18 @@ class TestSummary:
             in remarks
         )
 
+    def test_a_core_of_the_worker_that_failed_is_called_failed_where_people_read_it(self) -> None:
+        summary = failed_run(first_failure=1)
+        (table,) = [part.table for part in sections(summary) if part.title == "Cores"]
+        assert table is not None
+        assert (table.rows[0][0], table.rows[0][-1]) == ("3", "failed")
+        assert "failed" not in {row["state"] for row in to_document(summary)["cores"]}
+
+    def test_the_table_of_cores_names_the_first_nan_in_plain_words(self) -> None:
+        rows = {row["core"]: row for row in csv.DictReader(io.StringIO(write_csv(failed_run())))}
+        assert (rows["3"]["first_nan"], rows["0"]["first_nan"]) == ("epoch 1 step 10", "")
+        assert rows["3"]["state"] == "nan"
+
     def test_restarts_are_part_of_the_outcome(self) -> None:
         restarts = tuple(Restart(attempt, "2026-01-01T00:00:00Z", "worker 1 exited with 3") for attempt in (1, 2))
         summary = failed_run(state="succeeded", cause=None, attempt=2, restarts=restarts)

@@ -52,6 +52,27 @@ def test_only_the_end_of_a_log_is_read_and_a_line_cut_off_there_is_ignored(tmp_p
     assert FiguresCache().get(directory) == LatestFigures(1, 7, 0.5)
 
 
+def lines_at(directory: RunDirectory, worker: int, *, steps: int, rate: str) -> None:
+    text = "".join(training(core=worker, epoch=1, step=step, rate=rate) + "\n" for step in range(steps))
+    add(directory, worker, text)
+
+
+def test_a_core_that_is_behind_and_slow_by_its_rates_is_found_before_a_keeper_reports_it(tmp_path: Path) -> None:
+    directory = create_run(tmp_path)
+    lines_at(directory, 0, steps=60, rate="100.0")
+    lines_at(directory, 1, steps=20, rate="33.0")
+    lines_at(directory, 2, steps=60, rate="100.0")
+    (finding,) = FiguresCache().get(directory).stragglers
+    assert (finding.kind, finding.core, finding.worker, finding.steps_behind) == ("behind", 1, 1, 40)
+
+
+def test_a_core_whose_log_came_later_is_no_straggler(tmp_path: Path) -> None:
+    directory = create_run(tmp_path)
+    for worker, steps in enumerate((60, 20, 60)):
+        lines_at(directory, worker, steps=steps, rate="100.0")
+    assert FiguresCache().get(directory).stragglers == ()
+
+
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_the_figures_before_a_very_long_line_are_found(tmp_path: Path, end: str) -> None:
     directory = create_run(tmp_path, workers=1)

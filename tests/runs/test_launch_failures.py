@@ -10,6 +10,9 @@ import pytest
 from tests.chaos.failures import FAILURES, Failure, fail, make_tree, servers_with_devices
 from tests.runs.ssh_pod import Pod
 from tests.sshd import OpensshWorker, needs_sshd
+from tui.pod.worker import Worker
+from tui.runs.launch.worker_session import refusal
+from tui.ssh.exec.script_protocol import Answer
 
 pytestmark = [needs_sshd, pytest.mark.timing]
 
@@ -36,3 +39,17 @@ def test_a_failure_on_one_worker_is_named_and_nothing_runs_on_any_worker(
     pod: Pod, tmp_path: Path, failure: Failure, victim: int
 ) -> None:
     fail(pod, failure, victim, make_tree(tmp_path / "tree"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("run night pid 47 command python train.py", "night (pid 47, command python train.py)"),
+        ("run night pid ? command its earlier attempt", "night (its earlier attempt)"),
+        ("run night pid ? command not started yet", "night (not started yet)"),
+        ("of an older version", "of an older version"),
+    ],
+)
+def test_a_refusal_names_the_other_run_in_a_sentence(text: str, why: str) -> None:
+    error = refusal(Worker(1), Answer("refused", f"busy {text}"))
+    assert (error.what, error.why) == ("another run is alive here", why)

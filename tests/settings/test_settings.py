@@ -213,6 +213,7 @@ def test_an_invalid_value_is_reported_with_file_and_line(machine: Machine, line:
         machine.load()
 
     assert caught.value.what.startswith(sentence)
+    assert caught.value.remedy
     assert f"{path}, line 2" in caught.value.why
 
 
@@ -338,3 +339,18 @@ def test_every_threshold_that_the_code_reads_can_be_set_and_no_other() -> None:
     read = [item.name for part in (OfCores, OfWorkers) for item in fields(part)]
     read += [*THRESHOLD_NAMES, *(f"{item.name}_seconds" for item in fields(KeeperTimeouts))]
     assert sorted(read) == sorted(THRESHOLDS)
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ("project = 3", 'a text stands in quotes: project = "3"'),
+        ("identity = 3", 'a text stands in quotes: identity = "3"'),
+        ("port = 70000", "correct it; port holds: SSH port, if not the worker's default"),
+    ],
+)
+def test_an_invalid_value_has_a_remedy(machine: Machine, line: str, remedy: str) -> None:
+    machine.write_profile("default", f"{line}\n")
+    with pytest.raises(UsageError) as caught:
+        machine.load()
+    assert caught.value.remedy == remedy

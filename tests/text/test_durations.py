@@ -35,7 +35,12 @@ def test_a_cell_names_two_units(seconds: float | None, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(None, "–"), (0.0, "00:00:00"), (0.04, "0.1 s"), (0.4, "0.4 s"), (0.6, "00:00:01"), (90_123.0, "1 d 01:02:03")],
+    [(None, "–"), (0.0, "00:00:00"), (0.04, "0.1 s"), (0.4, "0.4 s"), (0.6, "0.6 s"), (90_123.0, "1 d 01:02:03")],
 )
 def test_a_clock_never_shows_a_short_duration_as_zero(seconds: float | None, text: str) -> None:
     assert format_clock(seconds) == text
+
+
+def test_a_clock_and_a_cell_show_the_same_second() -> None:
+    assert (format_clock(30.7), format_elapsed(30.7)) == ("00:00:30", "30s")
+    assert format_clock(29.9999999) == "00:00:30"

@@ -13,6 +13,7 @@ from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import confirm_by_name, has_terminal
 from tui.errors import UsageError
 from tui.text.durations import format_duration
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -65,7 +66,7 @@ async def delete_bucket(args: argparse.Namespace, operator: Operator, out: Outpu
         if not (args.yes and facts.is_own):
             await _confirm(name, is_own=facts.is_own)
         objects = await _delete(name, operator)
-        out.note(f"Deleted {name} and {objects:,} object{'' if objects == 1 else 's'}.")
+        out.note(f"Deleted {name} and {count_noun(objects, 'object')}.")
         if objects and facts.retention_s:
             duration = format_duration(facts.retention_s)
             out.note(f"Cloud Storage keeps deleted objects of this bucket for {duration}, and charges for them.")
@@ -79,7 +80,7 @@ async def _delete(name: str, operator: Operator) -> int:
 
     def show(deleted: int) -> None:
         if shows:
-            print(f"\r\x1b[K{deleted:,} objects deleted", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{count_noun(deleted, 'object')} deleted", end="", file=sys.stderr, flush=True)
 
     try:
         return await operator.files.delete_bucket(name, show)

@@ -35,9 +35,13 @@ def add_command(commands: Commands) -> None:
 
 async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a row for every core."""
+    from tui.operator import RunDirectory
+
     source, code = await open_source(args, operator, out)
     rows = await operator.logs.core_rows(source, args.sort, reverse=args.reverse)
-    _print_cores(_of_worker(rows, worker_of(source, args.worker, operator.settings.home / "cache")), out)
+    chosen = _of_worker(rows, worker_of(source, args.worker, operator.settings.home / "cache"))
+    status = operator.runs.status_of(source) if isinstance(source, RunDirectory) else None
+    _print_cores(chosen, out, None if status is None else status.first_failure)
     return print_read_problem(source, out) or code
 
 
@@ -56,7 +60,7 @@ def _of_worker(rows: Sequence[Mapping[str, Any]], worker: int | None) -> Sequenc
     return rows if worker is None else [row for row in rows if row["worker"] == worker]
 
 
-def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
+def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output, first_failure: int | None = None) -> None:
     if out.as_json:
         out.document(rows)
         return
@@ -64,7 +68,7 @@ def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output) -> None:
         out.note("No training lines found in this log.")
         return
     names = [column.replace(" ", "_") for column in CORE_COLUMNS]
-    cells = [[_shown_loss(row[name]) if name == "loss" else row[name] for name in names] for row in rows]
+    cells = [[_cell(row, name, first_failure) for name in names] for row in rows]
     rate = _rate_title(rows)
     titles = [rate if column == "rate" else column for column in CORE_COLUMNS]
     out.table(titles, cells, right=("core", "worker", "epoch", "step", "loss", rate, "global rate", "lag"))
@@ -77,5 +81,13 @@ def _rate_title(rows: Sequence[Mapping[str, Any]]) -> str:
     return f"rate {unit}" if unit else "rate"
 
 
-def _shown_loss(loss: Any) -> Any:
-    return figure(loss, 5) if isinstance(loss, float) else loss
+def _cell(row: Mapping[str, Any], name: str, first_failure: int | None) -> Any:
+    """Return a cell of the table: the loss with its usual digits, the state in words."""
+    value = row[name]
+    if name == "loss" and isinstance(value, float):
+        return figure(value, 5)
+    if name == "state" and first_failure is not None:
+        from tui.operator import core_state_in_words
+
+        return core_state_in_words(value, row["worker"], first_failure)
+    return value

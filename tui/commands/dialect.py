@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tui.commands.parser.argument_types import FILE, given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -42,7 +43,7 @@ async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output
     if out.as_json:
         out.document({"file": log.name, "lines": total, "dialects": [trial.to_json() for trial in trials]})
         return 0
-    out.note(f"{total} line{'' if total == 1 else 's'}")
+    out.note(f"{count_noun(total, 'line')}")
     rows = [
         (trial.name, trial.matched)
         for trial in trials

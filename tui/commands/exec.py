@@ -15,6 +15,7 @@ from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import notice_of_missing_workers
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
+from tui.text.printable import count_noun
 from tui.text.ranks import format_ranks, parse_ranks
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def _print_grouped(
     if left_out and not endings_only:
         from tui.operator.slices import EXEC_OUTPUT_BYTES
 
-        text = ", ".join(f"worker {rank} {left_out[rank]:,} bytes" for rank in sorted(left_out))
+        text = ", ".join(f"worker {rank} {count_noun(left_out[rank], 'byte')}" for rank in sorted(left_out))
         if len(left_out) > MOST_NAMED:
             text = f"workers {format_ranks(left_out)} {sum(left_out.values()):,} bytes"
         out.note(f"Output omitted, because exec keeps {EXEC_OUTPUT_BYTES >> 20} MiB in total: {text}.")

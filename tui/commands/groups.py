@@ -13,6 +13,7 @@ from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import confirm, confirm_by_name
 from tui.commands.terminal.steps import print_steps
 from tui.pod.resources import IMAGE, POLICY, TEMPLATE, describe_effect
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -104,7 +105,7 @@ async def delete_group(args: argparse.Namespace, operator: Operator, out: Output
             out.text("\n".join(commands))
         return 0
     if not args.yes:
-        effect = f"This permanently deletes {len(plan.chosen)} resources"
+        effect = f"This permanently deletes {count_noun(len(plan.chosen), 'resource')}"
         await confirm_by_name(f"delete {name}", effect, name, f"{name} was not deleted")
     remaining = await print_deletion(plan.chosen, operator.groups.delete(plan.chosen), out)
     if out.as_json:

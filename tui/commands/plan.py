@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ from tui.errors import UsageError
 if TYPE_CHECKING:
     from tui.operator.reports import ScalingReport
     from tui.planning.scaling_ladder import Ladder
-
-_FORM = "tpu-tui plan --from v2-8 --to v2-32 --batch-size 1024, or tpu-tui plan --ladder [RUN …]"
 
 
 def add_command(commands: Commands) -> None:
@@ -60,11 +59,11 @@ def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
         if any(value is not None for value in (*required.values(), args.steps, args.epochs, args.lr)) or (
             args.keep_global_batch
         ):
-            raise UsageError("--ladder cannot be combined with other options", remedy=_FORM)
+            raise UsageError("--ladder cannot be combined with other options", remedy=_form(args))
         return asyncio.run(_show_ladders(args.ladder, flags, out))
     missing = [name for name, value in required.items() if value is None]
     if missing:
-        raise UsageError(f"plan needs {', '.join(missing)}", remedy=_FORM)
+        raise UsageError(f"plan needs {', '.join(missing)}", remedy=_form(args))
     plan = make_plan(
         args.source,
         args.target,
@@ -76,6 +75,14 @@ def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
     )
     _print_plan(plan.to_json(), out)
     return 0
+
+
+def _form(args: argparse.Namespace) -> str:
+    """Return examples of the command, with the types that were given."""
+    source = args.source or "v2-8"
+    target = args.target or f"{source.rpartition('-')[0] or 'v2'}-32"
+    words = ("tpu-tui", "plan", "--from", source, "--to", target, "--batch-size", str(args.batch_size or 1024))
+    return f"{shlex.join(words)}, or tpu-tui plan --ladder [RUN …]"
 
 
 def _print_plan(document: dict[str, Any], out: Output) -> None:

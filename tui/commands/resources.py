@@ -22,6 +22,7 @@ from tui.pod.resources import (
     in_order_of_deletion,
 )
 from tui.text.durations import format_elapsed
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -134,7 +135,7 @@ def _unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
 async def _ask_for_names(chosen: Sequence[CloudResource]) -> None:
     """Ask for the names of what is lost. Raises UsageError for other answers, or without a terminal."""
     names = sorted({resource.name for resource in chosen})
-    count = "1 resource" if len(chosen) == 1 else f"{len(chosen)} resources"
+    count = count_noun(len(chosen), "resource")
     require_terminal(f"delete {count}")
     noun = "its name" if len(names) == 1 else "their names"
     typed = await ask(f"This permanently deletes {count}. Type {noun} ({' '.join(names)}) to continue: ")

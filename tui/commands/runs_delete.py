@@ -18,6 +18,7 @@ from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.prompts import agrees, has_terminal, require_terminal
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.log_refs import LAST
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.operator import NoRecordError, Operator, RunDirectory
@@ -124,7 +125,7 @@ def _require_a_name(chosen: Sequence[Doomed], *, yes: bool) -> None:
 
 async def _confirmed(chosen: Sequence[Doomed], location: str, operator: Operator, out: Output) -> bool:
     """List what will be deleted and ask. Raises UsageError without a terminal."""
-    runs = "1 run" if len(chosen) == 1 else f"{len(chosen)} runs"
+    runs = count_noun(len(chosen), "run")
     place = _PLACES[location] if len(chosen) > 1 else _PLACES[location].replace("their", "its")
     require_terminal("delete", why=f"this would delete {_names(chosen)} {place}")
     out.note(f"This permanently deletes {runs} with all logs {place}:")

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WATCH_INTERVAL_S = 1.0
 """Interval of `status --watch`."""
+_IS_GONE = "is gone: "
+"""Beginning of the reason for a worker whose machine the API no longer has."""
 OLD_FIGURES_S = 10.0
 """Age of a live run's figures from which it is shown."""
 
@@ -82,7 +84,15 @@ def _unreachable(status: RunStatus) -> str | None:
     for part in status.workers:
         if part.link == "lost" and not part.ended:
             why.setdefault(part.link_detail or "", []).append(part.worker)
-    return "; ".join(f"{format_workers(workers)}: {reason}" for reason, workers in why.items()) or None
+    texts = []
+    for reason, workers in why.items():
+        text = f"{format_workers(workers)}: {reason}"
+        if reason.startswith(_IS_GONE):
+            loss = reason.removeprefix(_IS_GONE)
+            text = f"{format_workers(workers)} {'is' if len(workers) == 1 else 'are'} gone"
+            text += "" if loss in status.short_cause else f": {loss}"
+        texts.append(text)
+    return "; ".join(texts) or None
 
 
 def _print_status(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import RUN, seconds
@@ -41,13 +42,22 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
     except asyncio.CancelledError:
         _print_answers(directory, answers, out)
         if ranks := missing():
-            missed = name_ranks("worker", ranks)
-            out.note(f"Interrupted: no answer yet from {missed}. Ask again with tpu-tui stop {directory.id}.")
+            status = operator.runs.status_of(directory)
+            goes_on = status.attended.alive and status.stop_requested is not None
+            out.note(interrupted_note(directory.id, ranks, goes_on=goes_on))
         raise
     stopped = _print_answers(directory, answers, out)
     if not stopped:
         out.note(f"Not confirmed that {directory.id} has stopped. Try again with tpu-tui stop {directory.id}.")
     return 0 if stopped else ANSWER_IS_NO
+
+
+def interrupted_note(run: str, ranks: Sequence[int], *, goes_on: bool) -> str:
+    """Say which workers have not answered, and whether the stop goes on without the command."""
+    text = f"Interrupted: no answer yet from {name_ranks('worker', ranks)}."
+    if goes_on:
+        return f"{text} The run's keeper goes on with the stop; tpu-tui status {run} shows its end."
+    return f"{text} Ask again with tpu-tui stop {run}."
 
 
 def _print_answers(directory: RunDirectory, answers: dict[int, StopAnswer], out: Output) -> bool:
@@ -75,6 +85,8 @@ def _print_answers(directory: RunDirectory, answers: dict[int, StopAnswer], out:
     return stopped
 
 
+ALREADY_FINISHED = "already finished"
+"""The answer of a worker whose part had ended before the stop."""
 NOTHING_TO_STOP = "nothing to stop"
 """Beginning of the answer of a worker on which the run never started."""
 
@@ -83,5 +95,7 @@ def _in_words(answer: StopAnswer) -> str:
     if answer.confirmed and answer.detail.startswith(NOTHING_TO_STOP):
         return answer.detail
     code = "" if answer.exit_code is None else f", exit code {answer.exit_code}"
+    if answer.confirmed and answer.detail == ALREADY_FINISHED:
+        return f"had already ended{code}"
     result = "stopped" if answer.confirmed else "NOT CONFIRMED"
     return f"{result}{code}" + (f" ({answer.detail})" if answer.detail else "")

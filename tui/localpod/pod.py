@@ -28,6 +28,7 @@ from tui.localpod.requirements import require_linux
 from tui.procs.python_env import PACKAGE_ROOT, python_path
 from tui.settings import LOCAL_PROFILE, profile_path, save_profile
 from tui.settings.profiles import read_profile
+from tui.text.printable import count_noun
 
 PROJECT = "local"
 ZONE = "local-a"
@@ -233,9 +234,8 @@ async def _add_slice(service: TpuService, name: str, workers: int, cores: int) -
     try:
         await service.add_slice(name, workers, cores)
     except ApiError as error:
-        raise UsageError(
-            f"Slice {name} of {workers} workers with {cores} cores each could not be created", why=str(error)
-        ) from error
+        size = f"{count_noun(workers, 'worker')} with {count_noun(cores, 'core')} each"
+        raise UsageError(f"Slice {name} of {size} could not be created", why=str(error)) from error
 
 
 def _imports() -> dict[str, str]:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tui.errors import TpuTuiError, UsageError
+from tui.text.printable import count_noun
 
 GIB = 1 << 30
 TRAINER_BYTES = int(1.1 * GIB)
@@ -67,8 +68,9 @@ def check_memory(workers: int, cores: int) -> None:
         return
     fits = max((n for n in range(1, workers) if memory_needed(n, cores) <= available), default=0)
     smaller = f"--workers {fits}" if fits else "--workers 1"
+    size = f"{count_noun(workers, 'worker')} with {count_noun(cores, 'core')} each"
     raise TpuTuiError(
-        f"The demo needs {needed / GIB:.1f} GiB to train on {workers} workers with {cores} cores each",
+        f"The demo needs {needed / GIB:.1f} GiB to train on {size}",
         why=f"{available / GIB:.1f} GiB are free",
         remedy=f"Use {smaller}{' --cores 1' if cores > 1 else ''}, or --job rehearsal, which does not train.",
     )

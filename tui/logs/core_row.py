@@ -31,6 +31,11 @@ class FirstNan(NamedTuple):
         """Return the place as `cores --json` prints it."""
         return self._asdict()
 
+    def __str__(self) -> str:
+        """Return `epoch 1 step 60`, as far as it is known."""
+        parts = (("epoch", self.epoch), ("step", self.step))
+        return " ".join(f"{name} {value}" for name, value in parts if value is not None) or "unknown"
+
 
 class CoreRow(NamedTuple):
     """One row of the per-core view; None is unknown. `lag` is in steps behind the median, negative when ahead."""

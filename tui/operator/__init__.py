@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tui.runs.read.line_reader import lines_since as lines_since
     from tui.runs.record.damaged_record import NoRecordError as NoRecordError
     from tui.runs.record.event_log import Event as Event
+    from tui.runs.record.exit_summary import core_state_in_words as core_state_in_words
     from tui.runs.record.exit_summary import ended_with_the_others as ended_with_the_others
     from tui.runs.record.exit_summary import exit_summary as exit_summary
     from tui.runs.record.exit_summary import restart_sentences as restart_sentences
@@ -79,6 +80,7 @@ _NAMES = (
     "tui.runs.read.line_reader.LogLine",
     "tui.runs.read.line_reader.lines_since",
     "tui.runs.record.damaged_record.NoRecordError",
+    "tui.runs.record.exit_summary.core_state_in_words",
     "tui.runs.record.exit_summary.exit_summary",
     "tui.runs.record.exit_summary.restart_sentences",
     "tui.runs.record.findings.Finding",

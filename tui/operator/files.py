@@ -73,7 +73,7 @@ class Files:
 
 def bucket_url(text: str) -> BucketUrl:
     """Parse `gs://NAME`. Raises UsageError for anything else, also for an object."""
-    url = parse_url(text)
+    url = parse_url(text, example="gs://bucket")
     if url.name:
         raise UsageError(f"{text} is not a bucket", remedy=f"name the bucket only: gs://{url.bucket}")
     return url

@@ -12,6 +12,7 @@ from typing import Any
 
 from tui.pod.accelerator import parse
 from tui.text.numbers import significant
+from tui.text.printable import count_noun
 
 WORTH_GOING_UP = 0.8
 """Scaling efficiency below which a larger slice is not worth its cost."""
@@ -137,7 +138,7 @@ def _size_of(run: Finished) -> _Size | None:
     generation, dash, number = name.rpartition("-")
     if dash and number.isdecimal():
         return _Size(generation, name, run.cores)
-    return _Size(_NO_TYPE, f"{run.cores} cores", run.cores)
+    return _Size(_NO_TYPE, count_noun(run.cores, "core"), run.cores)
 
 
 def _ladder(generation: str, sizes: dict[_Size, list[Finished]], worth: float) -> Ladder:

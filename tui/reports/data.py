@@ -89,7 +89,8 @@ def _json(value: Any) -> str:
 
 def write_csv(summary: Summary) -> str:
     """Return a row for each core, with the names of `cores --json`; unknown is empty."""
-    return _table(summary, CoreRow.__annotations__, (row.to_json() for row in summary.cores))
+    rows = (row.to_json() | {"first_nan": row.first_nan and str(row.first_nan)} for row in summary.cores)
+    return _table(summary, CoreRow.__annotations__, rows)
 
 
 def write_curves(summary: Summary) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tui.logs.snapshot import CoreState, Snapshot, json_figure
 from tui.logs.state.straggler_cost import straggler_costs
 from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
+from tui.text.printable import count_noun
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import format_utc
 
@@ -160,9 +161,19 @@ def marks_of_run(status: RunStatus, figures: LatestFigures | None) -> str:
     """Return a run's marks from its record and, where known, from the ends of its logs."""
     findings = status.findings
     if figures is not None:
-        known_cores = {finding.core for finding in findings if finding.is_open and finding.kind == LOSS}
-        findings = (*findings, *(Finding(LOSS, core) for core in figures.nan_cores if core not in known_cores))
+        known = {_key(finding) for finding in findings if finding.is_open}
+        observed = [*(Finding(LOSS, core) for core in figures.nan_cores), *_lasting(status, figures.stragglers)]
+        findings = (*findings, *(finding for finding in observed if _key(finding) not in known))
     return marks(findings)
+
+
+def _lasting(status: RunStatus, stragglers: Iterable[Finding]) -> Iterable[Finding]:
+    """Return the stragglers; of a run that is over not those that merely ended earlier or failed."""
+    return (
+        finding
+        for finding in stragglers
+        if not (status.state.is_over and _ended_sooner(finding, status.first_failure))
+    )
 
 
 def shown_figures(status: RunStatus, figures: LatestFigures | None) -> str:
@@ -234,7 +245,7 @@ def _how_late(finding: Finding) -> str:
 
 
 def _steps_behind(steps: int) -> str:
-    return f"{steps} step{'s' * (steps != 1)} behind"
+    return f"{count_noun(steps, 'step')} behind"
 
 
 def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:

@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from datetime import timezone
 
+from tui.logs.core_row import CoreRow
 from tui.pod.run import rehearses
 from tui.reports.rates import rate_in_words, rate_title
 from tui.reports.summary import Summary, command_line
+from tui.runs.record.exit_summary import core_state_in_words
 from tui.text.durations import UNKNOWN, format_clock
 from tui.text.numbers import figure
 from tui.text.printable import count_noun, one_line
@@ -102,7 +104,8 @@ def _verdict(summary: Summary) -> str:
     lasted = f" after {format_clock(summary.seconds)}" if summary.seconds is not None else ""
     if not facts.is_run:
         covers = f"Duration: {format_clock(summary.seconds)}." if summary.seconds is not None else ""
-        return f"A saved log of {summary.lines:,} lines, {summary.samples:,} of them training lines. {covers}".strip()
+        lines = count_noun(summary.lines, "line")
+        return f"A saved log of {lines}, {summary.samples:,} of them training lines. {covers}".strip()
     verdicts = {
         "succeeded": _success(lasted, facts.attempt),
         "failed": f"Failed{lasted}.",
@@ -125,7 +128,7 @@ def _reached(summary: Summary) -> str:
     position = ", ".join(
         f"{name} {value}" for name, value in (("epoch", summary.epoch), ("step", summary.step)) if value is not None
     )
-    count = f"{len(summary.cores)} core{'' if len(summary.cores) == 1 else 's'}"
+    count = count_noun(len(summary.cores), "core")
     text = (
         f"Ended at {position or 'an unknown step'}, on {count}"
         if summary.facts.is_final
@@ -223,7 +226,11 @@ _WELL = ("training", "ended")
 
 def _cores(summary: Summary) -> Section:
     is_cut = len(summary.cores) > MOST_CORES
-    shown = sorted(summary.cores, key=lambda row: row.state in _WELL)[:MOST_CORES]
+
+    def state(row: CoreRow) -> str:
+        return core_state_in_words(row.state, row.worker, summary.facts.first_failure)
+
+    shown = sorted(summary.cores, key=lambda row: state(row) in _WELL)[:MOST_CORES]
     rows = tuple(
         (
             _integer(row.core),
@@ -234,7 +241,7 @@ def _cores(summary: Summary) -> Section:
             number(row.rate),
             number(row.global_rate),
             _integer(row.lag),
-            row.state,
+            state(row),
         )
         for row in shown
     )
@@ -245,7 +252,8 @@ def _cores(summary: Summary) -> Section:
 
 
 def _log(summary: Summary) -> Section:
-    sentences = [f"{summary.lines:,} lines, {summary.bytes:,} bytes, {summary.samples:,} training lines."]
+    read = ((summary.lines, "line"), (summary.bytes, "byte"), (summary.samples, "training line"))
+    sentences = [", ".join(count_noun(count, noun) for count, noun in read) + "."]
     if summary.dialects:
         counts = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(summary.dialects.items()))
         sentences.append(f"Lines by dialect: {counts}.")

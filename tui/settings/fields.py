@@ -64,6 +64,13 @@ class SettingField:
         names = dict.fromkeys((self.name, self.flag or self.name))
         return tuple(ENVIRONMENT_PREFIX + name.upper() for name in names)
 
+    def remedy(self, value: Any) -> str:
+        """Return what to do about a value that cannot be read."""
+        is_unquoted = self.read in _TEXTS and isinstance(value, (int, float))
+        if is_unquoted:
+            return f'a text stands in quotes: {self.name} = "{value}"'
+        return f"correct it; {self.name} holds: {self.meaning}"
+
 
 def _text(value: Any, _place: Place) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
@@ -94,6 +101,10 @@ def _zones(value: Any, place: Place) -> tuple[str, ...]:
     if any("/" in zone for zone in zones):
         raise ValueError("should be bare names of zones, e.g. us-central1-a")
     return () if EVERY_ZONE in zones else zones
+
+
+_TEXTS = (_text, _path, _paths, _zones)
+"""The parsers whose values are texts in TOML."""
 
 
 def _port(value: Any, _place: Place) -> int:

@@ -123,7 +123,8 @@ def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) 
         try:
             checked[key] = fields[key].read(value, place)
         except ValueError as error:
-            raise UsageError(f"{key} {error}", why=f"{location}: {repr(value)[:_WHY_SHOWN]}") from None
+            why = f"{location}: {repr(value)[:_WHY_SHOWN]}"
+            raise UsageError(f"{key} {error}", why=why, remedy=fields[key].remedy(value)) from None
     return checked
 
 

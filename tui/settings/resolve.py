@@ -132,7 +132,7 @@ class _Resolver:
         try:
             return field.read(value, self._place)
         except ValueError as error:
-            raise UsageError(f"{source} {error}", why=f"it is {value!r}") from None
+            raise UsageError(f"{source} {error}", why=f"it is {value!r}", remedy=field.remedy(value)) from None
 
     def _account(self) -> Setting:
         variable = gcloud.environment_variable("account")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 UNKNOWN = "–"
 """Stands for an unknown duration or figure."""
+_CLOCK_DECIMALS = 3
+"""Decimals to which a duration is exact before its part of a second is dropped, as in `format_elapsed`."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
@@ -30,12 +32,13 @@ def format_elapsed(seconds: float | None) -> str:
 
 
 def format_clock(seconds: float | None) -> str:
-    """Format a duration as `1 d 02:03:04`, below half a second as `0.4 s`; a dash for an unknown one."""
+    """Format a duration as `1 d 02:03:04`, below a second as `0.4 s`; a dash for an unknown one."""
     if seconds is None:
         return UNKNOWN
-    if 0 < seconds < 0.5:
+    exact = round(abs(seconds), _CLOCK_DECIMALS)
+    if seconds > 0 and exact < 1:
         return f"{max(seconds, 0.1):.1f} s"
-    whole = round(abs(seconds))
+    whole = int(exact)
     days, rest = divmod(whole, _DAY_S)
     clock = f"{rest // _HOUR_S:02d}:{rest % _HOUR_S // _MINUTE_S:02d}:{rest % _MINUTE_S:02d}"
     return ("-" if seconds < 0 and whole else "") + (f"{days} d " if days else "") + clock

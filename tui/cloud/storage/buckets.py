@@ -37,6 +37,8 @@ _OWNER = "tpu-tui-report-of"
 """The metadata key that holds what an object is a report of."""
 PART_BYTES = 32 * 1024 * 1024
 """The part of an object requested at once; each part is retried by itself when the connection breaks."""
+_ANY_NAME = re.compile(r"gs://(?P<bucket>[^/]+)(?P<rest>/.*)?", re.DOTALL)
+_SHORTEST_NAME, _LONGEST_NAME = 3, 222
 _URL = re.compile(r"gs://(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
 
 
@@ -55,12 +57,27 @@ class BucketUrl:
         return BucketUrl(self.bucket, f"{self.name.rstrip('/')}/{name}".lstrip("/"))
 
 
-def parse_url(text: str) -> BucketUrl:
-    """Read `gs://bucket[/name]`. Raises UsageError for anything else."""
+def parse_url(text: str, *, example: str = "gs://bucket/path") -> BucketUrl:
+    """Read `gs://bucket[/name]`. Raises UsageError for anything else, with its cause or an `example`."""
     match = _URL.fullmatch(text)
     if match is None:
-        raise UsageError(f"not a Cloud Storage address: {text!r}", remedy="write it as gs://bucket/path")
+        why, better = _explain_name(text)
+        raise UsageError(f"not a Cloud Storage address: {text!r}", why=why, remedy=f"write it as {better or example}")
     return BucketUrl(match["bucket"], match["name"] or "")
+
+
+def _explain_name(text: str) -> tuple[str, str]:
+    """Return what is wrong with a bucket's name, and the address without that; each empty where unknown."""
+    match = _ANY_NAME.fullmatch(text)
+    if match is None:
+        return "", ""
+    name, lower = match["bucket"], match["bucket"].lower()
+    if name != lower:
+        better = f"gs://{lower}{match['rest'] or ''}"
+        return "a bucket's name has no capital letters", better if _URL.fullmatch(better) else ""
+    if not _SHORTEST_NAME <= len(name) <= _LONGEST_NAME:
+        return f"a bucket's name has {_SHORTEST_NAME} to {_LONGEST_NAME} characters", ""
+    return "a bucket's name has letters, digits, dots, - and _ only, and a letter or digit at each end", ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.pod.resources import CloudResource, find_unused
 from tui.text.durations import format_elapsed
+from tui.text.printable import count_noun
 
 RESOURCE_COLUMNS = (
     Column("costs", "costs", 7),
@@ -65,4 +66,6 @@ def count_resources(resources: tuple[CloudResource, ...]) -> str:
     """Return how many resources there are, cost money and are unused."""
     costly = sum(resource.cost_relevant is True for resource in resources)
     unused = len(find_unused(resources))
-    return f"{len(resources)} resources · {costly} cost money · {unused} unused" if resources else ""
+    cost = "costs" if costly == 1 else "cost"
+    counted = count_noun(len(resources), "resource")
+    return f"{counted} · {costly} {cost} money · {unused} unused" if resources else ""

@@ -7,6 +7,7 @@ import itertools
 import socket
 
 from tui.errors import TpuTuiError
+from tui.text.printable import count_noun
 
 PORTS = (2222, 2022, 22022, 12222)
 """Tried in this order. Every worker of a pod has the same port, as on a real one."""
@@ -103,7 +104,7 @@ def _claim_if_free(first: int, workers: int, port: int) -> Net | None:
 
 def _no_room(workers: int, why: str) -> TpuTuiError:
     return TpuTuiError(
-        f"No loopback addresses for {workers} workers",
+        f"No loopback addresses for {count_noun(workers, 'worker')}",
         why=why,
         remedy="Ask for fewer workers, raise the limit of open files (ulimit -n), or end other local pods.",
     )

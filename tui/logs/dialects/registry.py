@@ -68,18 +68,19 @@ class Trial(NamedTuple):
 def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: int = 5) -> tuple[int, list[Trial]]:
     """Return the number of lines, and a trial for each dialect by name, in their order, with at most `most` examples.
 
-    A profile's dialects are each tried alone; of the built-in ones the first match counts, as in a log.
+    A profile's dialects are each tried alone; of the built-in ones the first match counts, and only for lines that
+    no dialect of the profile matches, as in a log.
     """
     counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
     examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
     total = 0
     headers = OpenHeaders()
-    readers = [DialectReader([dialect]) for dialect in dialects if dialect.is_own]
-    readers.append(DialectReader([dialect for dialect in dialects if not dialect.is_own]))
+    own = [DialectReader([dialect]) for dialect in dialects if dialect.is_own]
+    built_in = DialectReader([dialect for dialect in dialects if not dialect.is_own])
     for line in lines:
         total += 1
         for text in segments_of(without_escapes(line)):
-            for name, values in _match_line(text, readers, headers):
+            for name, values in _match_line(text, own, built_in, headers):
                 counts[name] += 1
                 if len(examples[name]) < most:
                     examples[name].append((text.decode("utf-8", "replace"), _shown(values)))
@@ -87,12 +88,13 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
 
 
 def _match_line(
-    line: bytes, readers: Sequence[DialectReader], headers: OpenHeaders
+    line: bytes, own: Sequence[DialectReader], built_in: DialectReader, headers: OpenHeaders
 ) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     """Yield the values of each dialect that matches a line; if none does, those that it has below a header."""
     own_text = _own_text(line)
     names: set[str] = set()
-    for dialect, matches in (pair for reader in readers for pair in reader.read(line, own_text).found):
+    found = [pair for reader in own for pair in reader.read(line, own_text).found]
+    for dialect, matches in found or built_in.read(line, own_text).found:
         if dialect.name in names:
             continue
         names.add(dialect.name)

@@ -67,6 +67,9 @@ def user_dialects(mapping: Mapping[str, Any]) -> tuple[Dialect, ...]:
     return tuple(_user_dialect(name, entry) for name, entry in mapping.items())
 
 
+_CORRECT_SAMPLE = "correct the pattern or the sample; tpu-tui dialect test FILE tries it on a log"
+
+
 def _user_dialect(name: str, entry: Any) -> Dialect:
     if isinstance(entry, str):
         entry = {"pattern": entry}
@@ -79,7 +82,8 @@ def _user_dialect(name: str, entry: Any) -> Dialect:
     try:
         pattern = TimedPattern(source)
     except (regex.error, RecursionError, OverflowError) as error:
-        raise dialect_error(name, f"its pattern is no regular expression: {error}") from error
+        remedy = "write \\ before a sign that stands for itself, such as ( [ { . *"
+        raise dialect_error(name, f"its pattern is no regular expression: {error}", remedy) from error
     if missing := {"step", "loss"} - pattern.groups:
         why = f"its pattern has no group for {' and '.join(sorted(missing))}"
         raise dialect_error(name, why, "name a group (?P<step>…), (?P<loss>…)")
@@ -109,7 +113,7 @@ def _texts(name: str, entry: Mapping[str, Any], key: str) -> list[str]:
     value = entry.get(key, [])
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):
-        raise dialect_error(name, f"{key} is neither a text nor a list of texts")
+        raise dialect_error(name, f"{key} is neither a text nor a list of texts", f'write {key} = ["…", "…"]')
     return texts
 
 
@@ -117,6 +121,7 @@ def _check_sample(dialect: Dialect, sample: str) -> None:
     """Raise UsageError if the dialect does not read its sample line."""
     line = sample.encode()
     if dialect.hints and not any(hint in line for hint in dialect.hints):
-        raise dialect_error(dialect.name, f"its sample {sample!r} contains nothing of what contains says")
+        why = f"its sample {sample!r} contains nothing of what contains says"
+        raise dialect_error(dialect.name, why, _CORRECT_SAMPLE)
     if not dialect.pattern.finditer(line, max(0, len(line) - dialect.reach)):
-        raise dialect_error(dialect.name, f"its pattern does not match its sample {sample!r}")
+        raise dialect_error(dialect.name, f"its pattern does not match its sample {sample!r}", _CORRECT_SAMPLE)

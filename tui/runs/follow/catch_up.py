@@ -14,6 +14,7 @@ from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.log_mirror import record_missing_arrivals
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -65,5 +66,5 @@ async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> l
     await asyncio.gather(*tasks, return_exceptions=True)
     errors = [error for task in done if (error := task.exception()) is not None]
     if pending and not errors:
-        return [WorkerError(f"{len(pending)} workers did not answer within {timeout:g} s")]
+        return [WorkerError(f"{count_noun(len(pending), 'worker')} did not answer within {timeout:g} s")]
     return errors

@@ -28,6 +28,7 @@ from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.text.durations import format_duration
+from tui.text.printable import count_noun
 from tui.text.ranks import format_workers, name_ranks
 
 SAMPLE_BYTES = 8 * 1024
@@ -106,8 +107,8 @@ class CoreWatch:
         attempt = status_of(self.directory).attempt
         when = "the run" if not self.directory.run.job.restarts else f"attempt {attempt + 1}"
         furthest = max(row.lag or 0 for row in rows)
-        how_far = f"was {furthest}" if len(rows) == 1 else f"were up to {furthest}"
-        text = f"{_format_cores(rows)} {how_far} steps behind when {when} ended"
+        were = "was" if len(rows) == 1 else "were up to"
+        text = f"{_format_cores(rows)} {were} {count_noun(furthest, 'step')} behind when {when} ended"
         await self._note(text, AT_THE_END, rows, found=_paces(rows, _costs(snapshot)))
 
     async def _check_losses(self, snapshot: Snapshot) -> None:
@@ -169,7 +170,8 @@ class CoreWatch:
         behind = [row for row in rows if row not in slow]
         if behind:
             lag, duration = max(row.lag or 0 for row in behind), format_duration(self.timeouts.behind_after)
-            text = f"{_format_cores(behind)}{_format_places(behind)}: {lag} steps behind the median for {duration}"
+            subject, steps = f"{_format_cores(behind)}{_format_places(behind)}", count_noun(lag, "step")
+            text = f"{subject}: {steps} behind the median for {duration}"
             await self._note(text, BEHIND, behind, found=self._with_seconds(_paces(behind, costs), behind, now))
         if slow:
             paces = [pace for row in slow if (pace := costs[row.core].pace) is not None]

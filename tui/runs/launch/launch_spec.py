@@ -21,6 +21,7 @@ from tui.runs.launch.phases import PhaseTimeouts
 from tui.ssh.config.access import Access
 from tui.ssh.sync.source_tree import read_tree
 from tui.ssh.sync.upload import code_directory
+from tui.text.printable import count_noun
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def check_spec(spec: LaunchSpec) -> None:
 def dry_run(spec: LaunchSpec) -> str:
     """Return exactly what would run on each worker, secret values masked; after the first, what differs."""
     check_spec(spec)
-    output: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {len(spec.run.workers)} workers"]
+    output: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {count_noun(len(spec.run.workers), 'worker')}"]
     output += [f"note: {spec.note}"] if spec.note else []
     code = None
     if spec.sync:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +22,7 @@ _MAX_LINE_BYTES = 64 * 1024
 _LAST_OUTPUT_S = 2.0
 """Seconds in which a session that ended may still deliver what it wrote to standard error."""
 
+_OTHER_RUN = re.compile(r"run (?P<run>\S+) pid (?P<pid>\S+) command (?P<command>.*)")
 _REFUSALS = {
     "busy": ("another run is alive here", "stop it first, or wait for it: `tpu-tui runs`"),
     "device": ("the TPU is held by another process", "end that process, or `docker stop` its container"),
@@ -187,5 +189,8 @@ def refusal(worker: Worker, answer: Answer) -> LaunchError:
         what, text = text, ""
     if kind == "command" and text.startswith("command is not executable"):
         what, text, remedy = text, "", "chmod +x it, or name what runs it: `-- python …`, `-- sh …`"
+    if kind == "busy" and (match := _OTHER_RUN.fullmatch(text)) is not None:
+        command = match["command"] if match["pid"] == "?" else f"pid {match['pid']}, command {match['command']}"
+        text = f"{match['run']} ({command})"
     error = {"stopped": RunStoppedError, "elsewhere": AlreadyLaunchedError}.get(kind, LaunchError)
     return error(what, worker=worker.index, why=text.strip(), remedy=remedy)

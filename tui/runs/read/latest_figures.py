@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui.runs.read.mirror_tail import MirrorTail
+from tui.runs.record.findings import Finding
 from tui.runs.record.run_directory import RunDirectory
 from tui.text.numbers import figure
 
 if TYPE_CHECKING:
     from tui.logs.dialects.registry import Dialect
+    from tui.logs.snapshot import Snapshot
 
 WORKERS_READ = 8
 """Workers whose logs are read, spread over the pod: workers train in step."""
 MOST_NAN = 16
 """Cores without a loss that are named."""
+MOST_STRAGGLERS = 16
+SLOW_PACE = 0.8
+"""Share of the median core's rate up to which a core counts as a straggler here."""
 TAIL_BYTES = 16 * 1024
 """Bytes read of each: some hundred lines."""
 
@@ -33,6 +38,10 @@ class LatestFigures:
     loss: float | None = None
     nan_cores: tuple[int | None, ...] = ()
     """Cores, of those whose logs were read, whose newest loss is not a number."""
+
+    stragglers: tuple[Finding, ...] = ()
+    """Cores, of those whose logs were read, that are behind or slow, and whose rates show it, too: one log may have
+    come later than another. A keeper reports only what lasts."""
 
     def __str__(self) -> str:
         """Return `loss 1.03036 step 28 epoch 4`, as far as it is known."""
@@ -69,7 +78,18 @@ class FiguresCache:
         snapshot = demux.snapshot()
         spread = snapshot.loss_spread
         loss = spread.median if spread else float("nan") if snapshot.nan_cores else None
-        return LatestFigures(snapshot.median_epoch, snapshot.median_step, loss, snapshot.nan_cores[:MOST_NAN])
+        nan_cores, stragglers = snapshot.nan_cores[:MOST_NAN], _stragglers(snapshot)
+        return LatestFigures(snapshot.median_epoch, snapshot.median_step, loss, nan_cores, stragglers)
+
+
+def _stragglers(snapshot: Snapshot) -> tuple[Finding, ...]:
+    from tui.logs.state.straggler_cost import straggler_costs
+
+    return tuple(
+        Finding(cost.reason, cost.core, cost.worker, pace=cost.pace, steps_behind=cost.steps_behind)
+        for cost in straggler_costs(snapshot)
+        if cost.pace is not None and cost.pace <= SLOW_PACE
+    )[:MOST_STRAGGLERS]
 
 
 def _spread(workers: Sequence[int]) -> list[int]:

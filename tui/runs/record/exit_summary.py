@@ -67,6 +67,11 @@ def ended_with_the_others(status: RunStatus, part: WorkerStatus) -> bool:
     return part.worker != status.first_failure and _kind(status, part) in (_STOPPED, _LOST_IT)
 
 
+def core_state_in_words(state: str, worker: int | None, first_failure: int | None) -> str:
+    """Return a core's state as people read it: `failed` on the worker that failed first."""
+    return "failed" if worker is not None and worker == first_failure else state
+
+
 def _how(part: WorkerStatus) -> str:
     if part.signal:
         return f"SIG{part.signal}"

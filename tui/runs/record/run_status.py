@@ -114,7 +114,7 @@ class RunStatus:
             return ""
         outcomes = _outcomes(part for part in self.workers if part.ended)
         first = None if have_only_lost_partners(outcomes) else first_failure(outcomes)
-        return "" if first is None else _how_it_failed(self.workers[first])
+        return "".join(_how_it_failed(part) for part in self.workers if part.worker == first)
 
     @property
     def is_stopped_by_person(self) -> bool:
