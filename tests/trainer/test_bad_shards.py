@@ -231,6 +231,25 @@ def test_a_class_that_is_no_number_is_named(tmp_path: Path) -> None:
     assert text == f"Sample odd of {path} has no class: b'cat' is not a whole number. Make the shards again."
 
 
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"ppm": b"P6\n" + b"9" * 5000 + b" 1\n255\n" + bytes(100), "cls": b"1"}, "cannot be decoded: "),
+        ({"ppm": b"P6\n30000 30000\n255\n" + bytes(100), "cls": b"1"}, "cannot be decoded: it has more than"),
+        ({"ppm": ppm(1), "json": b"[" * 100_000}, "lacks a class or an image"),
+        ({"ppm": ppm(1), "cls": b"9" * 5000}, "has no class"),
+    ],
+    ids=["digits", "pixels", "depth", "class"],
+)
+def test_a_sample_made_to_exhaust_its_reader_is_named(tmp_path: Path, fields: dict[str, bytes], says: str) -> None:
+    path = tmp_path / "x.tar"
+    with webdataset.TarWriter(str(path), encoder=False) as writer:
+        writer.write({"__key__": "odd", **fields})
+    cfg = config(batch=1, train=str(path), classes=10)
+    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    assert text.startswith(f"Sample odd of {path} {says}")
+
+
 def test_an_unlisted_shard_that_cannot_be_counted_is_named_or_left_out(
     numbered: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -188,7 +188,7 @@ def _label_in_json(sample: Sample) -> bytes:
     try:
         annotation = json.loads(sample["json"])
         label = next(annotation[name] for name in LABELS if isinstance(annotation.get(name), int))
-    except (KeyError, ValueError, AttributeError, StopIteration):
+    except (KeyError, ValueError, AttributeError, RecursionError, StopIteration):
         raise _missing_field_error(sample) from None
     return b"%d" % label
 

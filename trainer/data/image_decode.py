@@ -38,7 +38,7 @@ LOG_RATIO = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
 CROP_TRIES = 10  # tries to draw a box that fits, as in torchvision's RandomResizedCrop
 EVALUATION_MARGIN = 256 / 224  # the image's shorter side before the centre crop, divided by the crop's
 JPEG = b"\xff\xd8\xff"
-PLAIN_HEADER = re.compile(rb"P6\s+([1-9]\d*)\s+([1-9]\d*)\s+255\s")  # without comments
+PLAIN_HEADER = re.compile(rb"P6\s+([1-9]\d{0,8})\s+([1-9]\d{0,8})\s+255\s")  # without comments
 SMALL = 3 * 64 * 64  # values; copying so few takes less time than releasing the interpreter lock
 HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at full size
 
