@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tui.errors import UsageError
 from tui.operator import digest
 from tui.planning.plan import make_plan
+from tui.text.printable import count_noun
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
     )
     figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} per core)"]
     if plan.steps is not None:
-        figures.append(f"{plan.steps:,} steps")
+        figures.append(count_noun(plan.steps, "step"))
     if plan.lr is not None:
         figures.append(f"learning rate {plan.lr:g}")
     lines = [f"{plan.source} → {plan.target}: " + ", ".join(figures)]

@@ -36,6 +36,7 @@ from tui.operator import LaunchRequest
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run_names import readable_name
 from tui.settings.command_line import launch_command
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.operator import CheckRow, LaunchSpec
@@ -98,10 +99,7 @@ class LaunchDialog(FormDialog["str | None"]):
     def _slices(self) -> Select[str]:
         """Return the field of the slices; none is selected if the run's own slice is gone."""
         listed = self._draft.slices
-        options = [
-            (Text(escape_line(f"{slice_.name}  {slice_.state or ''}  {len(slice_.workers)} workers")), slice_.path)
-            for slice_ in listed
-        ]
+        options = [(_option_of(slice_), slice_.path) for slice_ in listed]
         is_there = self._draft.chosen in {slice_.path for slice_ in listed}
         chosen = self._draft.chosen if is_there else Select.NULL
         return Select(
@@ -265,6 +263,12 @@ class LaunchDialog(FormDialog["str | None"]):
         """Cancel the plan and leave. A launch that has started is a run and goes on."""
         self._give_up()
         super().action_leave()
+
+
+def _option_of(slice_: Slice) -> Text:
+    """Return a slice as the list of slices shows it."""
+    workers = count_noun(len(slice_.workers), "worker")
+    return Text(escape_line(f"{slice_.name}  {slice_.state or ''}  {workers}"))
 
 
 def _option_field(name: str, job: JobOptions) -> Widget:
