@@ -248,8 +248,7 @@ class Runs:
         """Bring the mirror up to date within `REFRESH_TIMEOUT_S`; return what prevented it, if anything did.
 
         The workers of a run that was given up as lost are asked again, because they may be reachable by now; those of
-        a run that is only read are not.
-        `fleet` holds open connections to the run's workers, if there are any.
+        a run that is only read are not. `fleet` holds open connections to the run's workers, if there are any.
         """
         from tui.runs.follow.catch_up import catch_up
 

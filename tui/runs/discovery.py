@@ -37,8 +37,6 @@ LEAST_TIMEOUT_S, LAGGARD_FACTOR = 4.0, 4.0
 _POLL_INTERVAL_S = 0.25
 MOST_NEW_RUNS = 50
 """Runs of one worker's listing that are new here and taken at once: a worker may list any that it invents."""
-
-
 _ALIVE = (RemoteState.RUNNING, RemoteState.UNDECIDED)
 
 
