@@ -102,7 +102,10 @@ def test_a_user_who_waits_sees_which_worker_has_not_answered(lab: Lab, words: tu
         os.close(terminal)
         printed = b""
         while b"No answer yet from worker 1 " not in printed:
-            printed += os.read(controller, 65536)
+            try:
+                printed += os.read(controller, 65536)
+            except OSError:
+                pytest.fail(f"the command ended with: {printed.decode()}")
         listener.send_signal(signal.SIGCONT)
         process.communicate(timeout=DEADLINE)
     os.close(controller)

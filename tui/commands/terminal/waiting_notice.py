@@ -1,4 +1,4 @@
-"""Print, once and at a terminal only, which workers have not answered for a while."""
+"""Print, at a terminal only, which workers have not answered for a while."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tui.commands.terminal.output import Output
 from tui.text.ranks import name_ranks
 
 NOTICE_AFTER_S = 3.0
-"""Wait before the notice."""
+"""Wait before the first notice; each further wait is twice as long."""
 
 
 @contextlib.asynccontextmanager
@@ -29,6 +29,12 @@ async def notice_of_missing_workers(missing: Callable[[], Sequence[int]], out: O
 
 
 async def _print_notice(missing: Callable[[], Sequence[int]], out: Output) -> None:
-    await asyncio.sleep(NOTICE_AFTER_S)
-    if ranks := missing():
-        out.note(f"No answer yet from {name_ranks('worker', ranks)} …")
+    wait_s = NOTICE_AFTER_S
+    named: list[int] = []
+    while True:
+        await asyncio.sleep(wait_s)
+        wait_s *= 2
+        ranks = list(missing())
+        if ranks and ranks != named:
+            out.note(f"No answer yet from {name_ranks('worker', ranks)} …")
+            named = ranks
