@@ -101,11 +101,11 @@ def test_a_user_who_waits_sees_which_worker_has_not_answered(lab: Lab, words: tu
     with lab.shell.start(*words, stderr=terminal) as process:
         os.close(terminal)
         printed = b""
-        while b"No answer yet from worker 1 " not in printed:
-            try:
+        try:
+            while b"No answer yet from worker 1 " not in printed:
                 printed += os.read(controller, 65536)
-            except OSError:
-                pytest.fail(f"the command ended with: {printed.decode()}")
+        except OSError:
+            pytest.fail(f"the command ended with: {printed.decode()}")
         listener.send_signal(signal.SIGCONT)
         process.communicate(timeout=DEADLINE)
     os.close(controller)

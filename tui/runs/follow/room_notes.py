@@ -1,4 +1,4 @@
-"""Notes on the room on a worker's disk: a change is noted at once, and the next one after a while.
+"""Notes on the room on a worker's disk: changes that follow each other are noted ever more rarely.
 
 A worker may report any number of changes; each note takes room on the disk here.
 """
@@ -11,8 +11,8 @@ from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
-INTERVAL_S = 60.0
-"""Least time between two notes."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
+"""Least time between the first two notes, and its limit: it doubles with each note."""
 ROOM = "room"
 ROOM_TEXTS = {
     "full": "the disk of this worker is full: the job waits in its write, nothing is lost",
@@ -30,6 +30,7 @@ class RoomNotes:
         self._noted = self._newest = ""
         self._changes = 0
         """How many times the room has changed since the last note."""
+        self._pause_s = FIRST_PAUSE_S
         self._noting: asyncio.Future[None] | None = None
 
     async def report(self, room: str) -> None:
@@ -55,7 +56,8 @@ class RoomNotes:
             left_out, self._changes, self._noted = self._changes - 1, 0, self._newest
             more = f" ({left_out} changes before it are left out)" if left_out else ""
             await record(self._directory, "note", worker=self._worker, text=ROOM_TEXTS[self._noted] + more)
-            await asyncio.sleep(INTERVAL_S)
+            await asyncio.sleep(self._pause_s)
+            self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
 
     def close(self) -> None:
         """Note nothing more."""
