@@ -41,14 +41,25 @@ OWN = ("self", "cls")
 LOCAL_IMPORTS_ALLOWED = re.compile(r"tui\.cli|tui\.commands\..*|.*\._compat_\w+")
 """A command loads only what it needs; elsewhere a local import hides the dependency graph."""
 LOCAL_IMPORTS: dict[str, str] = {
+    "tui.cloud.open_inventory": "machines of a hosts file need nothing that speaks to Google Cloud",
     "tui.runs.keeper.__main__": "only a run with --on-end report writes reports; loaded before the keeper answers",
     "tui.runs.launch.gang": "only a launch that checks its workers loads the checks, before its keeper answers",
     "tui.runs.read.latest_figures": "a list of runs without logs loads no numpy",
-    "tui.ssh.fleet": "asyncssh, half the cost of a short command, is loaded when the first worker is connected",
+    **dict.fromkeys(
+        (
+            "tui.ssh.config.openssh_config",
+            "tui.ssh.exec.script_protocol",
+            "tui.ssh.fleet",
+            "tui.ssh.keys.client_keys",
+            "tui.ssh.keys.gcloud_key",
+            "tui.ssh.keys.known_hosts",
+        ),
+        "asyncssh, half the cost of a short command, is loaded when the first worker is connected",
+    ),
     "tui.logs.saved_log": "opening a log that is in the summary cache loads no numpy",
     "tui.logs.dialects.dialect": "logs whose lines all have a pattern of their own load no general grammar",
     "tui.operator.facade": "a command starts without the libraries of the groups that it does not use",
-    "tui.operator.connections": "a launch is planned without the SSH connections, which its keeper makes",
+    "tui.operator.connections": "a list of runs needs neither SSH connections nor what speaks to Google Cloud",
     "tui.operator.logs": "only a profile with dialects of its own needs the regex library",
     "tui.operator.launches": "only a launch that has to ask the user logs in here; the keeper makes the checks",
     "tui.operator.runs": "runs are listed and followed without SSH connections and the worker protocol",
@@ -72,15 +83,29 @@ def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctio
             yield node
 
 
+def named(node: ast.AST) -> list[str]:
+    """Return what an import statement names; nothing for another node."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return []
+
+
 def imported(node: ast.stmt) -> Iterator[str]:
     """Yield the project's modules that an import statement names."""
-    if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    else:
-        names = []
-    yield from (name for name in names if name in MODULES)
+    yield from (name for name in named(node) if name in MODULES)
+
+
+def runtime_nodes(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the nodes of a module that are not for the type checker only."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        yield node
+        pending += ast.iter_child_nodes(node)
 
 
 def identifiers(tree: ast.Module) -> Iterator[str]:
@@ -204,6 +229,17 @@ def test_modules_of_the_project_are_imported_at_the_top() -> None:
         if isinstance(node, ast.stmt) and any(imported(node))
     }
     assert sorted(found) == sorted(LOCAL_IMPORTS)
+
+
+def test_asyncssh_is_imported_in_one_place() -> None:
+    """`tui.ssh.asyncssh_import` explains why."""
+    found = {
+        module
+        for module, tree in trees().items()
+        for node in runtime_nodes(tree)
+        if any(name.partition(".")[0] == "asyncssh" for name in named(node))
+    }
+    assert found == {"tui.ssh.asyncssh_import"}
 
 
 def test_time_limits_lose_no_cancellation() -> None:

@@ -24,10 +24,9 @@ import ctypes.util, json, os, sys
 started = []
 sys.addaudithook(lambda event, arguments: started.append(str(arguments[0])) if event == "subprocess.Popen" else None)
 find_library = ctypes.util.find_library
-from tui.ssh.transport.asyncssh_import import load_asyncssh
+from tui.ssh.fleet import Fleet
 lazy = "asyncssh" not in sys.modules
-load_asyncssh()
-load_asyncssh()
+import tui.ssh.connection, tui.runs.keeper.__main__, tui.localpod.host.worker_host
 print(json.dumps({
     "lazy": lazy,
     "loaded": "asyncssh" in sys.modules,
@@ -55,7 +54,5 @@ print(json.dumps({{"kex": [str(n) for n in options.kex_algs], "mac": [str(n) for
 
 
 def test_asyncssh_has_the_same_algorithms_as_after_a_plain_import() -> None:
-    quick = output_of(
-        _ALIKE.format(how="from tui.ssh.transport.asyncssh_import import load_asyncssh; load_asyncssh()")
-    )
+    quick = output_of(_ALIKE.format(how="import tui.ssh.asyncssh_import"))
     assert quick == output_of(_ALIKE.format(how=""))

@@ -8,10 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.checks.slice_state import describe_node, node_remedy, state_remedy
-from tui.cloud.cloud_inventory import CloudInventory
-from tui.cloud.compute import ssh_key_metadata
-from tui.cloud.compute.os_login import LoginProfile, login_profile
-from tui.cloud.compute.project_metadata import project_metadata
 from tui.cloud.inventory import Inventory
 from tui.cloud.open_inventory import open_inventory
 from tui.errors import OutOfReachError, UsageError
@@ -20,9 +16,10 @@ from tui.pod.worker import Worker
 from tui.settings import Settings
 from tui.ssh.config.access import Access, Prompter, access_from
 from tui.ssh.keys.client_keys import has_unencrypted_key, unlock
-from tui.ssh.keys.gcloud_key import find_login_key
 
 if TYPE_CHECKING:
+    from tui.cloud.cloud_inventory import CloudInventory
+    from tui.cloud.compute.os_login import LoginProfile
     from tui.ssh.fleet import Fleet
 
 
@@ -59,6 +56,8 @@ class Connections:
     @property
     def cloud(self) -> CloudInventory:
         """The project's sources of slices. Raises UsageError with a hosts file."""
+        from tui.cloud.cloud_inventory import CloudInventory
+
         if isinstance(self.inventory, CloudInventory):
             return self.inventory
         raise UsageError("the machines of a hosts file are not in Google Cloud", remedy="run it without --hosts")
@@ -101,6 +100,10 @@ class Connections:
         settings = self.settings
         if settings.user or not slice_.is_in_cloud or not slice_.workers:
             return None
+        from tui.cloud.compute import ssh_key_metadata
+        from tui.cloud.compute.os_login import login_profile
+        from tui.ssh.keys.gcloud_key import find_login_key
+
         metadata = {} if slice_.os_login is None else {OS_LOGIN: slice_.os_login}
         if not ssh_key_metadata.os_login(metadata, {} if metadata else await self.project_metadata() or {}):
             return None
@@ -120,6 +123,8 @@ class Connections:
         """Return the project's metadata, read once; None if it cannot be read, or belongs to a pod without it."""
         endpoints = self.settings.endpoints
         if self._project_metadata is None and ("compute" in endpoints or "tpu" not in endpoints):
+            from tui.cloud.compute.project_metadata import project_metadata
+
             self._project_metadata = await project_metadata(self.settings)
         return self._project_metadata
 

@@ -16,7 +16,6 @@ from tui.operator.run_events import RunWatcher
 from tui.pod.log_refs import names_a_log, path_of
 from tui.pod.run import Run, is_run_id
 from tui.pod.slice import Slice
-from tui.runs.keeper.start import ensure_keeper
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.read.latest_figures import FiguresCache, LatestFigures
 from tui.runs.read.line_reader import LogLine
@@ -241,6 +240,8 @@ class Runs:
         if not self._may_act:
             await self.refresh(directory)
             return False
+        from tui.runs.keeper.start import ensure_keeper
+
         timeouts = KeeperTimeouts.from_thresholds(self._connections.settings.thresholds)
         return await ensure_keeper(directory, await self._connections.access(), timeouts=timeouts)
 

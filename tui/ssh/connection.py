@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-import asyncssh
-
 from tui.aio.backoff import backoff
 from tui.aio.timeouts import within
 from tui.ssh import errors
+from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import PortState, classify_port

@@ -20,7 +20,6 @@ from tui.ssh.config.access import Access, Login, Prompter, configured_logins, lo
 from tui.ssh.exec.port_probe import LoginResult, LoginTimings, PortState
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys
-from tui.ssh.transport.asyncssh_import import load_asyncssh
 from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
 from tui.ssh.transport.jump_hosts import JumpHosts
 from tui.ssh.transport.paused_timeout import PromptClock, wait_for
@@ -110,7 +109,6 @@ class Fleet:
 
     async def unknown_hosts(self) -> list[int]:
         """Return the workers without a host key from the API or a known-hosts file."""
-        load_asyncssh()
         unknown: list[int] = []
         for worker, login in zip(
             self.workers.values(), await logins_to(self.workers.values(), self._access), strict=True
@@ -286,7 +284,6 @@ class Fleet:
             raise UsageError(f"no worker {index}", remedy=f"workers: {indices}") from None
 
     async def _dial(self) -> Dialer:
-        load_asyncssh()
         from tui.ssh.transport.login import Dialer
 
         async with self._making_dialer:
@@ -303,7 +300,6 @@ class Fleet:
         self, worker: Worker, stages: LoginTimings | None = None, *, single: bool = False
     ) -> WorkerConnection:
         """Log in; try again when sshd hangs up before its greeting."""
-        load_asyncssh()
         from tui.ssh.connection import WorkerConnection
 
         login = await login_to(worker, self._access)

@@ -12,7 +12,7 @@ import termios
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import asyncssh
+from tui.ssh.asyncssh_import import asyncssh
 
 SFTP_VERSION = 3
 """OpenSSH's version. Relative paths start at the host process's working directory, which is the home."""

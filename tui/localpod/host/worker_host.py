@@ -15,12 +15,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import asyncssh
-from asyncssh.forward import SSHForwarder
-
 from tui.localpod.host.host_spec import HostSpec
 from tui.localpod.host.ssh_session import SshSession
 from tui.localpod.host.startup_script import StartupUnit
+from tui.ssh.asyncssh_import import asyncssh
 
 _OS_LOGIN_NAME = re.compile(r"[a-z0-9_]+")
 MAX_SESSIONS = 10
@@ -133,17 +131,17 @@ class WorkerServer(asyncssh.SSHServer):
         """Open a TCP connection from this worker; a failure has the text of its errno, as with sshd."""
         return self._forward(dest_host, dest_port)
 
-    async def _forward(self, host: str, port: int) -> SSHForwarder:
+    async def _forward(self, host: str, port: int) -> asyncssh.forward.SSHForwarder:
         loop = asyncio.get_running_loop()
         local = (self._spec.address, 0) if _is_loopback(host) else None
         try:
-            _, peer = await loop.create_connection(SSHForwarder, host, port, local_addr=local)
+            _, peer = await loop.create_connection(asyncssh.forward.SSHForwarder, host, port, local_addr=local)
         except socket.gaierror as error:
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, error.strerror or "unknown host") from None
         except OSError as error:
             why = os.strerror(error.errno or errno.ECONNREFUSED)
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, why) from None
-        return SSHForwarder(peer)
+        return asyncssh.forward.SSHForwarder(peer)
 
 
 def _is_loopback(host: str) -> bool:

@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tui.cloud.open_inventory import CLOUD_MODULES
 from tui.pod.run import Run, RunState
 from tui.procs.gc_policy import collect_rarely, freeze_existing_objects
 from tui.runs.health.local_pod_watch import POD_GONE, LocalPodWatch
@@ -34,7 +35,6 @@ from tui.runs.record.run_directory import KEEPER_LOG, RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import worker_script
 from tui.settings import LOCAL_PROFILE
-from tui.ssh.transport.asyncssh_import import load_asyncssh
 from tui.text.printable import one_line
 
 LOCK_TIMEOUT_S = 15.0
@@ -86,7 +86,6 @@ def main(arguments: list[str]) -> int:
 
 def _load_modules(run: Run, document: Mapping[str, Any]) -> None:
     """Load what the rest of the run may need and is not imported above."""
-    load_asyncssh()
     for name in _SSH_MODULES:
         importlib.import_module(name)
     worker_script()
@@ -95,6 +94,8 @@ def _load_modules(run: Run, document: Mapping[str, Any]) -> None:
 
 
 def _late_modules(run: Run, document: Mapping[str, Any]) -> Iterator[str]:
+    if run.zone is not None:
+        yield from CLOUD_MODULES
     spec = document.get("spec") or {}
     access = (spec or document).get("access", {})
     if spec.get("preflight"):

@@ -110,10 +110,10 @@ def _read(query: _Query, _: _Stamp) -> HostConfig | str:
 
 def _read_here(query: _Query) -> HostConfig:
     """Read the file with asyncssh. Raises ValueError when that does not understand it."""
-    from asyncssh.config import SSHClientConfig
+    from tui.ssh.asyncssh_import import asyncssh
 
     target = (query.local_user, query.user or (), query.host, query.port or ())
-    config = SSHClientConfig.load(None, [query.path], False, False, False, *target)
+    config = asyncssh.config.SSHClientConfig.load(None, [query.path], False, False, False, *target)
 
     def text(option: str) -> str | None:
         value = config.get(option)

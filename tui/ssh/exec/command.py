@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-import asyncssh
-
 from tui.ssh import errors
+from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.exec.command_result import CommandResult
 
 CHUNK_BYTES = 64 * 1024

@@ -144,7 +144,7 @@ def parse_answers(nonce: str, output: bytes) -> list[Answer]:
 
 def channel_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that reading from or writing to a session raises when its connection broke."""
-    import asyncssh
+    from tui.ssh.asyncssh_import import asyncssh
 
     return OSError, asyncssh.Error
 

@@ -15,7 +15,6 @@ from tui.aio.timeouts import within
 from tui.errors import OutOfReachError, UsageError
 from tui.ssh.config.access import Access, ClientKey, Prompter, local_user
 from tui.ssh.config.openssh_config import read_config
-from tui.ssh.transport.asyncssh_import import load_asyncssh
 
 if TYPE_CHECKING:
     import asyncssh
@@ -42,7 +41,7 @@ class _LoadedKey:
     @classmethod
     def of(cls, key: asyncssh.SSHKey, certificates: list[asyncssh.SSHCertificate]) -> _LoadedKey:
         """Return the key with those of the certificates that belong to it, as ssh(1) does."""
-        import asyncssh
+        from tui.ssh.asyncssh_import import asyncssh
 
         own = [certificate for certificate in certificates if certificate.key.public_data == key.public_data]
         pairs = [pair for certificate in own for pair in asyncssh.load_keypairs((key, certificate))]
@@ -78,7 +77,6 @@ class ClientKeys:
         async with self._lock:
             if self._loaded:
                 return
-            load_asyncssh()
             await self._read_agent()
             if len(self._agent_pairs) > 1:
                 self._named = {_public_half(path) for path in self._more}
@@ -150,7 +148,7 @@ class ClientKeys:
     async def _read_agent(self) -> None:
         if not self._access.agent:
             return
-        import asyncssh
+        from tui.ssh.asyncssh_import import asyncssh
 
         with suppress(OSError, ValueError, asyncio.TimeoutError, asyncssh.Error):
             self._agent = await within(asyncssh.connect_agent(self._access.agent), AGENT_TIMEOUT_S)
@@ -168,7 +166,7 @@ class ClientKeys:
             self._read_file(path, named == path, agent_keys)
 
     def _read_file(self, path: str, named: bool, agent_keys: set[bytes]) -> None:
-        import asyncssh
+        from tui.ssh.asyncssh_import import asyncssh
 
         try:
             data = Path(path).read_bytes()
@@ -184,13 +182,13 @@ class ClientKeys:
                 raise UsageError("the key file cannot be read", why=str(error)) from error
 
     def _take(self, key: ClientKey) -> None:
-        import asyncssh
+        from tui.ssh.asyncssh_import import asyncssh
 
         certificates = list(asyncssh.load_certificates(key.certificate.encode())) if key.certificate else []
         self._files[key.path] = _LoadedKey.of(asyncssh.import_private_key(key.private), certificates)
 
     async def _ask(self, paths: list[str]) -> None:
-        import asyncssh
+        from tui.ssh.asyncssh_import import asyncssh
 
         if self._prompter is None:
             raise OutOfReachError(
@@ -215,7 +213,7 @@ class ClientKeys:
 
 def _certificates(path: str) -> list[asyncssh.SSHCertificate]:
     """Return the certificates in the file beside a key (`KEY-cert.pub`), as ssh-keygen writes it."""
-    import asyncssh
+    from tui.ssh.asyncssh_import import asyncssh
 
     with suppress(OSError, asyncssh.KeyImportError, ValueError):
         return list(asyncssh.load_certificates(Path(f"{path}-cert.pub").read_bytes()))
@@ -229,7 +227,7 @@ def _public_half(path: str) -> bytes | None:
 
 def public_key_of(path: str) -> asyncssh.SSHKey | None:
     """Return the public key of a key file, from `KEY.pub` beside it or from the file itself."""
-    import asyncssh
+    from tui.ssh.asyncssh_import import asyncssh
 
     for candidate in (f"{path}.pub", path):
         with suppress(OSError, asyncssh.KeyImportError, ValueError):

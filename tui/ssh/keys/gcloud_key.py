@@ -58,7 +58,7 @@ def make_login_key(key: LoginKey) -> LoginKey:
 
     Raises UsageError when it cannot be written; an existing file is never overwritten.
     """
-    import asyncssh
+    from tui.ssh.asyncssh_import import asyncssh
 
     comment = f"{local_user()}@{socket.gethostname()}"
     private = asyncssh.generate_private_key(KEY_TYPE, comment=comment, key_size=KEY_BITS)
@@ -74,7 +74,7 @@ def make_login_key(key: LoginKey) -> LoginKey:
 
 
 def _public_of(path: Path) -> asyncssh.SSHKey | None:
-    import asyncssh
+    from tui.ssh.asyncssh_import import asyncssh
 
     with suppress(OSError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError):
         return public_key_of(str(path)) or asyncssh.read_private_key(path)

@@ -72,7 +72,7 @@ class HostKeys:
 
     def trusted(self, login: Login, vouched: Sequence[str] = ()) -> TrustedKeys:
         """Return the trusted keys of this host; `vouched` are public key lines of the API and win over every file."""
-        import asyncssh
+        from tui.ssh.asyncssh_import import asyncssh
 
         keys: list[asyncssh.SSHKey] = []
         for line in vouched:
@@ -144,7 +144,7 @@ class HostKeys:
 
 def _parse(path: str) -> SSHKnownHosts:
     """Read a known-hosts file; invalid lines are skipped, as OpenSSH does."""
-    import asyncssh
+    from tui.ssh.asyncssh_import import asyncssh
 
     known_hosts = asyncssh.import_known_hosts("")
     for line in _lines(path):
@@ -201,7 +201,7 @@ def add_known_host(path: Path, name: str, key: asyncssh.SSHKey) -> None:
 
 def find_key_lines(trusted: TrustedKeys) -> Iterator[tuple[str, int, asyncssh.SSHKey]]:
     """Yield where the known keys of a host are stored: file, line number from 1, key."""
-    import asyncssh
+    from tui.ssh.asyncssh_import import asyncssh
 
     for path in trusted.files:
         for number, line in enumerate(_lines(path), 1):

@@ -23,11 +23,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
-import asyncssh
-from asyncssh.constants import MSG_IGNORE
-from asyncssh.logging import SSHLogger
-from asyncssh.public_key import SSHLocalKeyPair
+from tui.ssh.asyncssh_import import asyncssh
 
+_IGNORE = asyncssh.constants.MSG_IGNORE
 _PUBLIC_KEY = b"publickey"
 _SIGNED = b"\1"
 """The flag in a request to log in with a key which says that its signature follows (RFC 4252, section 7)."""
@@ -137,7 +135,7 @@ class FastConnection(asyncssh.SSHClientConnection):
         """Send a request; the one that would ask about the first key is sent as the login itself."""
         if method == _PUBLIC_KEY and self._may_sign_at_once:
             self._may_sign_at_once = False
-            if isinstance(self._offered, SSHLocalKeyPair) and not self._offered.use_executor:
+            if isinstance(self._offered, asyncssh.public_key.SSHLocalKeyPair) and not self._offered.use_executor:
                 with contextlib.suppress(ValueError):  # for a key that cannot sign, ask as asyncssh does
                     signed = (_SIGNED, *args[1:])
                     await super().send_userauth_request(method, *signed, key=self._offered, trivial=False)
@@ -150,11 +148,11 @@ class FastConnection(asyncssh.SSHClientConnection):
 
     def send_packet(self, pkttype: int, *args: bytes, handler: Any = None) -> None:
         """Send a packet, without the empty packet before it that only CBC ciphers need."""
-        if pkttype != MSG_IGNORE or str(self.get_extra_info("send_cipher")).endswith(_CHAINED):
+        if pkttype != _IGNORE or str(self.get_extra_info("send_cipher")).endswith(_CHAINED):
             super().send_packet(pkttype, *args, handler=handler)
 
     @property
-    def logger(self) -> SSHLogger:
+    def logger(self) -> asyncssh.logging.SSHLogger:
         """asyncssh's logger; below WARNING it does nothing unless INFO is enabled: formatting costs CPU."""
         return super().logger if self._logs_packets else _UNREAD
 
@@ -169,10 +167,10 @@ class FastConnection(asyncssh.SSHClientConnection):
             super().log_received_packet(*args, **kwargs)
 
 
-class _QuietLogger(SSHLogger):
+class _QuietLogger(asyncssh.logging.SSHLogger):
     """A logger that formats warnings and errors only."""
 
-    def get_child(self, child: str = "", context: str = "") -> SSHLogger:  # noqa: ARG002
+    def get_child(self, child: str = "", context: str = "") -> asyncssh.logging.SSHLogger:  # noqa: ARG002
         """Return this logger: it needs no context."""
         return self
 

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import asyncssh
-
+from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.config.access import Prompter
 from tui.ssh.transport._compat_asyncssh import FastConnection
 from tui.text.printable import one_line

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-import asyncssh
-
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.ssh import errors
+from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.errors import SshError
 from tui.ssh.exec.port_probe import LoginTimings

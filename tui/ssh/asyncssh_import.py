@@ -1,9 +1,12 @@
-"""Import asyncssh quickly and without starting other programs: half the cost of a short command."""
+"""asyncssh, imported quickly and without starting other programs: half the cost of a short command.
+
+Every module takes it from here. It is imported without X.509, as `make bench` (fanout: exec against pdsh) needs, and
+its warning about servers that only offer finite-field Diffie-Hellman is kept off the screen.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import os
 import sys
@@ -14,21 +17,12 @@ from typing import Any
 
 from tui.procs.lazy_imports import without
 
+__all__ = ["asyncssh"]
+
 _UNUSED = "asyncssh.crypto.x509"
 """X.509 certificates: optional in asyncssh, unused by pods, and a third of its import time."""
 _LINKER_CACHE = Path("/etc/ld.so.cache")
 """The names of all shared libraries of the machine: ldconfig(8)."""
-
-
-@functools.cache
-def load_asyncssh() -> None:
-    """Import asyncssh without X.509, which `make bench` (fanout: exec against pdsh) needs.
-
-    Its warning about servers that only offer finite-field Diffie-Hellman is kept off the screen.
-    """
-    with _find_library_without_compilers(), without(_UNUSED):
-        importlib.import_module("asyncssh")
-    warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
 
 
 @contextlib.contextmanager
@@ -65,3 +59,9 @@ def _cached_names() -> bytes | None:
         return _LINKER_CACHE.read_bytes()
     except OSError:
         return None
+
+
+with _find_library_without_compilers(), without(_UNUSED):
+    import asyncssh
+
+warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")
