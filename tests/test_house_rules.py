@@ -63,7 +63,7 @@ LOCAL_IMPORTS: dict[str, str] = {
     "tui.operator.logs": "only a profile with dialects of its own needs the regex library",
     "tui.operator.launches": "only a launch that has to ask the user logs in here; the keeper makes the checks",
     "tui.operator.runs": "runs are listed and followed without SSH connections and the worker protocol",
-    "tui.operator.slices": "only `exec` loads what limits output, with asyncssh, and only `check` the checks",
+    "tui.operator.slices": "listing slices and starting a run load nothing that creates, copies or checks",
     "tui.console.app": "the parsers of logs load for a replay only: without them the first paint comes sooner",
     "tui.console.data.run_feed": "the parsers of logs load when a run is first read, after the first paint",
     "tui.console.widgets.panes.chart_panes": "the plotting library loads when charts are first visible",

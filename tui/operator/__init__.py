@@ -107,4 +107,5 @@ _MODULES = {name: module for module, _, name in (path.rpartition(".") for path i
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value

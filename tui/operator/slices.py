@@ -10,28 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.checks.check_row import CheckRow
 from tui.checks.slice_state import slice_rows, state_remedy
-from tui.cloud.compute.machine_offers import list_tpu_machines
-from tui.cloud.instance_groups.instance_groups import is_forbidden
-from tui.cloud.inventory import Listing
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
 from tui.operator.connections import Connections, require_workers
-from tui.pod.creation.machine_request import MachineRequest
-from tui.pod.creation.queued_request import QueuedListing
-from tui.pod.creation.slice_request import CreationStep, SliceRequest, WorkerStartup
-from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
-from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
 from tui.pod.slice import INSTANCE_GROUP, Slice
-from tui.pod.worker import Worker
-from tui.ssh.config.ssh_command import shell_command
-from tui.ssh.exec.command_result import CommandResult
-from tui.ssh.startup_scripts import RENEW_INTERVAL_S, follow_startup_scripts
-from tui.ssh.sync.upload import OnSent, SyncResult, sync_tree
 
 if TYPE_CHECKING:
+    from tui.checks.check_row import CheckRow
+    from tui.cloud.inventory import Listing
+    from tui.pod.creation.machine_request import MachineRequest
+    from tui.pod.creation.queued_request import QueuedListing
+    from tui.pod.creation.slice_request import CreationStep, SliceRequest, WorkerStartup
+    from tui.pod.creation.zone_offer import OfferListing
+    from tui.pod.worker import Worker
     from tui.ssh.exec.command import OnOutput
+    from tui.ssh.exec.command_result import CommandResult
     from tui.ssh.fleet import Fleet
+    from tui.ssh.sync.upload import OnSent, SyncResult
 
 REACH_TIMEOUT_S = 10.0
 """How long a worker may take to answer when a slice's workers are listed."""
@@ -42,7 +37,7 @@ STATE_INTERVAL_S = 10.0
 
 It is also read as soon as a worker does not answer any more.
 """
-HOST_KEYS_TIMEOUT_S = 30.0
+HOST_KEYS_TIMEOUT_S, HOST_KEYS_INTERVAL_S = 30.0, 1.0
 EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 """Most output of all workers together that `execute` keeps in memory."""
 
@@ -123,6 +118,10 @@ class Slices:
         self, steps: AsyncIterator[CreationStep], request: MachineRequest
     ) -> AsyncIterator[CreationStep]:
         """Yield the steps of a creation, and then those of the startup scripts. Raises the error of a failed one."""
+        from tui.pod.creation.slice_request import CreationStep
+        from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
+        from tui.ssh.startup_scripts import follow_startup_scripts
+
         last = CreationStep("")
         async for last in steps:
             yield last
@@ -163,7 +162,7 @@ class Slices:
             fleet = await self._connections.fleet(slice_)
             if not await fleet.unknown_hosts() or clock() > end:
                 return fleet
-            await asyncio.sleep(RENEW_INTERVAL_S)
+            await asyncio.sleep(HOST_KEYS_INTERVAL_S)
 
     async def _require_slices(self, slices: Sequence[Slice], states: Sequence[WorkerStartup]) -> None:
         """Raise the error of a slice that was lost while its startup script ran."""
@@ -201,6 +200,10 @@ class Slices:
 
         Where this login may not list those, they are left out.
         """
+        from tui.cloud.compute.machine_offers import list_tpu_machines
+        from tui.cloud.instance_groups.instance_groups import is_forbidden
+        from tui.pod.creation.zone_offer import ZoneOffer
+
         settings = self._connections.settings
         offers, machines = await asyncio.gather(
             self.offers(), list_tpu_machines(settings, settings.zones), return_exceptions=True
@@ -300,6 +303,8 @@ class Slices:
 
         `on_sent` receives the progress of each worker.
         """
+        from tui.ssh.sync.upload import sync_tree
+
         self._connections.require_changes("copying to workers")
         if not directory.is_dir():
             raise UsageError(f"{directory} is not a directory", remedy="give the directory to copy")
@@ -310,6 +315,8 @@ class Slices:
 
     async def ssh_command(self, slice_: Slice, worker: int) -> list[str]:
         """Return the `ssh` command line that opens a shell on one worker and checks its host key as tpu-tui does."""
+        from tui.ssh.config.ssh_command import shell_command
+
         require_workers(slice_)
         known_slice = await self._connections.known(slice_)
         return await shell_command(known_slice.workers[worker], await self._connections.access())
