@@ -125,7 +125,7 @@ SAMPLES = [
         "Epoch 2/12",
         "60000/60000 [==============================] - 5s 87us/step - loss: 0.3437 - acc: 0.8957 - val_loss: 0.0760",
         "10000/10000 [==============================] - 1s 52us/step - loss: 0.0777 - acc: 0.9757",
-        rows=[(None, None, 2, 60000, 0.3437, None)],
+        rows=[(None, None, 2, 60000, 0.3437, 1e6 / 87)],
     ),
     shape(
         "keras-team/keras, version 3, in colours and with backspaces",

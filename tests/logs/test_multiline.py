@@ -179,3 +179,34 @@ def test_a_worker_that_prints_epochs_only_keeps_its_row_next_to_one_with_cores()
     demux.feed(1, b"Epoch 1 | Loss: 0.45\n")
     demux.finish()
     assert [(row.core, row.worker, row.loss) for row in demux.snapshot().rows()] == [(0, 0, 0.5), (None, 1, 0.45)]
+
+
+RULE = "-" * 27
+
+
+def value_table(**values: object) -> list[str]:
+    return [RULE, *(f"| {name.replace('__', '/'):<10} | {value!s:<9} |" for name, value in values.items()), RULE]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_each_table_of_values_is_one_sample(fast: bool) -> None:
+    first = value_table(grad_norm=0.09, loss=0.0621, loss_q0=0.17, samples="2.85e+06", step="1.11e+04")
+    second = value_table(loss=0.05, step="1.12e+04")
+    demux = read(*first, "saving model 0...", *second, fast=fast)
+    assert (rows_of(demux), demux.state.samples) == ([(None, 11200, 0.05)], 2)
+
+
+def test_a_table_of_values_has_a_rate_and_evaluations_in_parts_of_their_own() -> None:
+    lines = value_table(eval__="", loss=9.5, time__="", fps=8214, total_timesteps=57344, train__="", loss2=1, val=2)
+    lines.insert(-1, "|    loss   | 0.417     |")
+    row = next(iter(read(*lines).snapshot().rows()))
+    assert (row.step, row.loss, row.rate) == (57344, 0.417, 8214.0)
+
+
+def test_names_under_a_rule_are_no_values() -> None:
+    lines = [RULE, "| Epoch | Train Loss |", RULE, "| 1 | 2.5 |", "| 2 | 2.25 |", RULE]
+    assert rows_of(read(*lines)) == [(2, None, 2.25)]
+
+
+def test_a_table_of_values_that_is_cut_off_is_no_sample() -> None:
+    assert rows_of(read(*value_table(loss=0.05, step=7)[:-1], "done", RULE)) == []

@@ -31,8 +31,10 @@ SETS = (
     "held_out_november_28",
     "renumbered_november_29",
     "held_out_november_29",
+    "renumbered_november_30",
+    "held_out_november_30",
 )
-HELD_OUT = {"held_out_november_24", "held_out_november_28", "held_out_november_29"}
+HELD_OUT = {"held_out_november_30"}
 """Sets whose differences are never printed."""
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6

@@ -11,7 +11,7 @@ from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_
 from tui.logs.dialects.dialect import SUFFIXES, Role
 from tui.logs.dialects.epochs import read_cluster, read_span
 from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
-from tui.logs.dialects.multiline import OpenHeaders
+from tui.logs.dialects.multiline import OpenHeaders, Row
 from tui.logs.dialects.rates import kind_of, number, rate_of
 from tui.logs.dialects.registry import TRAINING, Dialect, Kind
 from tui.logs.dialects.step_bars import HeldSample, StepBars
@@ -79,6 +79,8 @@ class Matcher:
     def _take(self, stream: Stream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
         if self._bars.is_waiting:
             self._record(self._bars.take(self._state.slot_or_unnamed(stream.known_slot), own_text))
+        if self._openings.any and self._take_value(stream, own_text, now):
+            return
         for dialect, matches in reading.found:
             self._state.count_match(dialect.name)
             text = line if dialect.is_own else own_text
@@ -129,12 +131,19 @@ class Matcher:
             self._state.flush()
             self._stage.begin_evaluation(slot, self._state.table.newest_of(slot))
 
+    def _take_value(self, stream: Stream, line: bytes, now: float | None) -> bool:
+        """Record what a line of an open table of values means; return whether it is one."""
+        slot = self._state.slot_or_unnamed(stream.known_slot)
+        return self._record_rows(stream, slot, self._openings.take_value(slot, line), now)
+
     def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> bool:
         """Record what a line means below an open header; return whether it belongs to one."""
         if not self._openings.any:
             return False
         slot = self._state.slot_or_unnamed(stream.known_slot)
-        rows = self._openings.take(slot, line)
+        return self._record_rows(stream, slot, self._openings.take(slot, line), now)
+
+    def _record_rows(self, stream: Stream, slot: int, rows: Sequence[Row] | None, now: float | None) -> bool:
         for dialect, values in rows or ():
             self._state.count_match(dialect.name)
             self.sample(stream, dialect, values, (slot, stream.line_moment), now)

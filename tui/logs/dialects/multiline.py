@@ -1,4 +1,4 @@
-"""Headers that say what the numbers below them are: names over a table, a step over its loss, `Validation:`."""
+"""Headers that say what the numbers below them are: names over a table, a rule over `| name | value |`, a step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import Dialect, Kind, Role
 from tui.logs.dialects.grammar.names_and_values import read_line
 
-_TABLE = "table"
+_TABLE, _VALUE_TABLE = "table", "table of values"
 _ROW = Dialect(_TABLE, Kind.SAMPLE, (), b"")
 _ROW_OF_EPOCH = Dialect(_TABLE, Kind.SAMPLE, (), b"", role=Role.EPOCH_SUMMARY)
+_OF_VALUES = Dialect(_VALUE_TABLE, Kind.SAMPLE, (), b"")
 _BENEATH = Dialect("step above its loss", Kind.SAMPLE, (), b"")
 
 _SETTING = rb"^(?P<outer>[^\w\n]{0,60})(?&LOGGED)(?P<lead>[^\w\n]{0,60})[A-Za-z][\w /]{0,40}?\s?(?P<sign>[:=])"
@@ -35,6 +36,13 @@ _TRAINING = (b"true", b"yes")
 
 _VALUE = rb"(?&NUMBER)(?=s?$)"
 _FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
+_NAMED_VALUE = re.compile(rb"[|] {0,40}([A-Za-z][\w./ -]{0,80}?) {0,80}[|] {0,80}([^| \n]{0,40}) {0,80}[|]\s{0,8}$")
+_RULE = re.compile(rb"-{12,400}\s{0,8}$")
+_COUNTERS = ("total_timesteps", "timesteps", "total_steps", "iterations", "n_updates", "nupdates")
+"""Names of a step in tables of values, beside those of other tables."""
+_FRAMES = "fps"
+_SECTIONS = ("", "time", "train")
+"""Parts of a table of values that say something of the training."""
 _LOSS_ALONE = ("loss", "loss_of_epoch")
 _MOST_BETWEEN = 2
 """Lines between a step and its loss."""
@@ -78,7 +86,7 @@ class TableHeader:
     def __init__(self, header: bytes) -> None:
         self._separator = _separator_of(header)
         self._is_led = _LED.match(header) is not None
-        names = [re.sub("[ /]", "_", cell.decode("ascii").lower()) for cell in self._cells(header)]
+        names = [_column_name(cell).replace("/", "_") for cell in self._cells(header)]
         self._size = len(names)
         columns = {
             "step": _first(_STEPS, names),
@@ -134,6 +142,46 @@ class TableHeader:
         return line.startswith((b"|-", b"|:", b"| -", b"| :"))
 
 
+class ValueTable:
+    """Rows `| name | value |` between two rules, as OpenAI's and Stable-Baselines' loggers print them."""
+
+    patience = 0
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+        self._section = ""
+
+    def row(self, line: bytes) -> Row | None:
+        """Return the table's values for the rule that ends it, none for a row before that; else None."""
+        if _RULE.match(line):
+            return _OF_VALUES, self._sample()
+        match = _NAMED_VALUE.match(line)
+        if match is None:
+            return None
+        name, value = _column_name(match[1]), match[2]
+        if _column_name(value) in (*_STEPS, *_EPOCHS, *_LOSSES):
+            return None  # names over columns
+        section, _, last = name.rpartition("/")
+        if not last:
+            self._section = section
+        elif (section or self._section) in _SECTIONS and _compiled(_VALUE).match(value):
+            self._values[last] = value
+        return _OF_VALUES, {}
+
+    def ends_with(self, line: bytes) -> bool:
+        """Return whether it is no row of the table."""
+        return self.row(line) is None
+
+    def _sample(self) -> dict[str, bytes]:
+        columns = {"step": (*_STEPS, *_COUNTERS), "epoch": _EPOCHS, "loss": _LOSSES, "rate": (_FRAMES, *_RATES)}
+        names = {column: _first(candidates, [*self._values]) for column, candidates in columns.items()}
+        places = {column: [*self._values][index] for column, index in names.items() if index is not None}
+        if "loss" not in places or not places.keys() & {"step", "epoch"}:
+            return {}
+        sample = {column: self._values[name] for column, name in places.items()}
+        return sample | {"unit": places["rate"].encode()} if "rate" in places else sample
+
+
 class StepHeader:
     """A step whose loss follows on a later line."""
 
@@ -180,6 +228,10 @@ class OpenHeaders:
 
     def begin(self, slot: int, header: Dialect, values: Mapping[str, bytes], line: bytes) -> None:
         """Open a header."""
+        if header.name == _VALUE_TABLE:
+            if not isinstance(self._opened.get(slot, (None,))[0], TableHeader):
+                self._opened[slot] = ValueTable(), 0
+            return
         if header.name != _TABLE:
             step = StepHeader(values, line)
             above, _patience = self._opened.get(slot, (None, 0))
@@ -194,6 +246,16 @@ class OpenHeaders:
         """Note that a sample came: the loss of a step above it is no longer awaited."""
         if isinstance(self._opened.get(slot, (None,))[0], StepHeader):
             del self._opened[slot]
+
+    def take_value(self, slot: int, line: bytes) -> list[Row] | None:
+        """Return the rows that are certain with a line of a table of values; None if it is no such line."""
+        opened, _patience = self._opened.get(slot, (None, 0))
+        if not isinstance(opened, ValueTable):
+            return None
+        row = opened.row(line)
+        if row is None or _RULE.match(line):
+            del self._opened[slot]
+        return None if row is None else [row] if row[1] else []
 
     def take(self, slot: int, line: bytes) -> list[Row] | None:
         """Return the rows that are certain now that a line came which no dialect matches: held ones, and its own.
@@ -235,6 +297,10 @@ class OpenHeaders:
 def _compiled(source: bytes) -> re.Pattern[bytes]:
     """Return a pattern with parts of the catalogue, compiled for the first header: most logs have none."""
     return re.compile(expand_parts(source))
+
+
+def _column_name(cell: bytes) -> str:
+    return cell.decode("ascii", "replace").lower().replace(" ", "_")
 
 
 def _separator_of(header: bytes) -> bytes:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from tui.logs.dialects.dialect import SUFFIXES
 from tui.logs.state.rate_kinds import RateKind
 
-GROUPS = ("its", "pace", "milli", "named_pace", "named_milli", "unit", "counted", "counts")
+GROUPS = ("its", "pace", "milli", "micro", "named_pace", "named_milli", "unit", "counted", "counts")
 """Groups that a rate is computed from if a line prints none, and those that say what it counts."""
 
 _WORDS_OF_KINDS = (
@@ -67,6 +67,8 @@ def rate_of(values: Mapping[str, bytes]) -> float | None:
     pace = float(values.get("pace") or values.get("named_pace") or 0.0)
     if not pace:
         return None
+    if "micro" in values:
+        return 1e6 / pace
     return (1000.0 if "milli" in values or "named_milli" in values else 1.0) / pace
 
 
