@@ -210,3 +210,12 @@ def test_names_under_a_rule_are_no_values() -> None:
 
 def test_a_table_of_values_that_is_cut_off_is_no_sample() -> None:
     assert rows_of(read(*value_table(loss=0.05, step=7)[:-1], "done", RULE)) == []
+
+
+def test_values_stand_beneath_their_names_where_some_are_left_out() -> None:
+    lines = ["epoch       validation/loss  main/loss   elapsed_time",
+             "0           2.5              7.25        3.1",
+             "1                            6.75        6.2",
+             "2                            6.5"]  # fmt: skip
+    demux = read(*lines)
+    assert (rows_of(demux), demux.state.samples) == ([(2, None, 6.5)], 3)

@@ -36,6 +36,8 @@ _TRAINING = (b"true", b"yes")
 
 _VALUE = rb"(?&NUMBER)(?=s?$)"
 _FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
+_CELL = re.compile(rb"\S+(?: \S+)*")
+"""What stands in a column of a table whose columns are two blanks apart."""
 _NAMED_VALUE = re.compile(rb"[|] {0,40}([A-Za-z][\w./ -]{0,80}?) {0,80}[|] {0,80}([^| \n]{0,40}) {0,80}[|]\s{0,8}$")
 _RULE = re.compile(rb"-{12,400}\s{0,8}$")
 _COUNTERS = ("total_timesteps", "timesteps", "total_steps", "iterations", "n_updates", "nupdates")
@@ -88,6 +90,7 @@ class TableHeader:
         self._is_led = _LED.match(header) is not None
         names = [_column_name(cell).replace("/", "_") for cell in self._cells(header)]
         self._size = len(names)
+        self._starts = [match.start() for match in _CELL.finditer(header)] if self._separator == b"  " else []
         columns = {
             "step": _first(_STEPS, names),
             "epoch": _first(_EPOCHS, names),
@@ -117,6 +120,8 @@ class TableHeader:
     def row(self, line: bytes) -> Row | None:
         """Return the values of a line of numbers by their places; none if it has no training loss."""
         cells = self._cells(line)
+        if len(cells) < self._size:
+            cells = self._beneath_names(line)
         if len(cells) != self._size or not all(map(self._fits, cells)):
             return None
         values = {
@@ -130,12 +135,17 @@ class TableHeader:
         self._last = progress
         return self._dialect, values | self._unit if "rate" in values else values
 
+    def _beneath_names(self, line: bytes) -> list[bytes]:
+        """Return a cell for each name, empty where nothing begins beneath it; none if others stand between them."""
+        found = {match.start(): match[0] for match in _CELL.finditer(line)}
+        return [found.get(start, b"") for start in self._starts] if found.keys() <= set(self._starts) else []
+
     def _trains(self, cells: Sequence[bytes]) -> bool:
         cell = b"train" if self._split is None else cells[self._split].lower()
         return cell.startswith(b"train") or cell in _TRAINING
 
     def _fits(self, cell: bytes) -> bool:
-        return len(cell) < 60 if self._separator != b"  " else _compiled(_FIGURE).match(cell) is not None
+        return len(cell) < 60 if self._separator != b"  " else not cell or _compiled(_FIGURE).match(cell) is not None
 
     def ends_with(self, line: bytes) -> bool:
         """Return whether a line is the rule of a table in a document: such tables hold results, not steps."""

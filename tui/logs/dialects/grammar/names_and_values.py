@@ -72,13 +72,13 @@ class LineReading:
 _PACE_NAME = re.compile(
     rb"(?i)(?<![a-z])(?:(?:time|(?P<milli>m)?s(?:ec(?:ond)?s?)?)(?:/|[ _]per[ _])"
     rb"(?:step|it(?:er(?:ation)?)?|batch|update)"
-    rb"|(?:step|iter(?:ation)?|batch)[_ ]tim(?:e|ing)(?=[ _]?(?:in[ _]|[(\[])))"
+    rb"|(?:step|iter(?:ation)?|batch)[_ ]tim(?:e|ing)(?:(?=[ _]?(?:in[ _]|[(\[]))|(?P<bare>)))"
     rb"(?:[ _]?(?:in[ _]|[(\[])(?P<in_milli>m)?s(?:ec(?:ond)?s?)?[)\]]?)?[^\w\n]{0,8}$"
 )
 """How long a step takes, by its name, up to the number."""
 _HEAD_END = re.compile(rb"\d(?:th)?(?:[^\w\n]{0,60}[A-Za-z]{1,20})?[^\w\n]{0,60}$")
 """The end of a line that says no more than its step, and other numbers by their names."""
-_MILLI_BEHIND = re.compile(rb" ?ms(?!\w)")
+_SECONDS_BEHIND = re.compile(rb" ?(?P<milli>m)?s(?:ec(?:ond)?s?)?(?!\w)")
 _PACES = ("rate", "pace", "named_pace")
 
 
@@ -172,12 +172,13 @@ def _read_head(text: bytes, values: Sequence[Value]) -> _Record | None:
 
 
 def _named_pace(text: bytes, values: Sequence[Value]) -> dict[str, tuple[int, int]]:
-    """Return how long a step takes, by its name: `time per step`, `sec/batch`, `step timing in s`."""
+    """Return how long a step takes, by its name: `time per step`, `sec/batch`, `Batch Time: 2s`."""
     for value in values:
         name = _PACE_NAME.search(text, value.name_start, value.start)
-        if name is not None:
+        behind = _SECONDS_BEHIND.match(text, value.end)
+        if name is not None and (behind or name["bare"] is None):
             span = value.start, value.end
-            is_milli = name["milli"] or name["in_milli"] or _MILLI_BEHIND.match(text, value.end)
+            is_milli = name["milli"] or name["in_milli"] or (behind and behind["milli"])
             return {"named_pace": span} | ({"named_milli": span} if is_milli else {})
     return {}
 
