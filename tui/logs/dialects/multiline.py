@@ -40,9 +40,14 @@ _CELL = re.compile(rb"\S+(?: \S+)*")
 """What stands in a column of a table whose columns are two blanks apart."""
 _NAMED_VALUE = re.compile(rb"[|] {0,40}([A-Za-z][\w./ -]{0,80}?) {0,80}[|] {0,80}([^| \n]{0,40}) {0,80}[|]\s{0,8}$")
 _RULE = re.compile(rb"-{12,400}\s{0,8}$")
-_COUNTERS = ("total_timesteps", "timesteps", "total_steps", "iterations", "n_updates", "nupdates")
-"""Names of a step in tables of values, beside those of other tables."""
-_FRAMES = "fps"
+_VALUES_BY_COLUMN = {
+    "step": (*_STEPS, "total_timesteps", "timesteps", "total_steps", "iterations", "n_updates", "nupdates"),
+    "epoch": _EPOCHS,
+    "loss": _LOSSES,
+    "rate": ("fps", *_RATES),
+}
+"""The names in tables of values, the best first."""
+_NAMES_OF_VALUES = {name for names in _VALUES_BY_COLUMN.values() for name in names}
 _SECTIONS = ("", "time", "train")
 """Parts of a table of values that say something of the training."""
 _LOSS_ALONE = ("loss", "loss_of_epoch")
@@ -174,7 +179,7 @@ class ValueTable:
         section, _, last = name.rpartition("/")
         if not last:
             self._section = section
-        elif (section or self._section) in _SECTIONS and _compiled(_VALUE).match(value):
+        elif last in _NAMES_OF_VALUES and (section or self._section) in _SECTIONS and _compiled(_VALUE).match(value):
             self._values[last] = value
         return _OF_VALUES, {}
 
@@ -183,13 +188,15 @@ class ValueTable:
         return self.row(line) is None
 
     def _sample(self) -> dict[str, bytes]:
-        columns = {"step": (*_STEPS, *_COUNTERS), "epoch": _EPOCHS, "loss": _LOSSES, "rate": (_FRAMES, *_RATES)}
-        names = {column: _first(candidates, [*self._values]) for column, candidates in columns.items()}
-        places = {column: [*self._values][index] for column, index in names.items() if index is not None}
-        if "loss" not in places or not places.keys() & {"step", "epoch"}:
+        found = {
+            column: next((name for name in names if name in self._values), None)
+            for column, names in _VALUES_BY_COLUMN.items()
+        }
+        sample = {column: self._values[name] for column, name in found.items() if name is not None}
+        if "loss" not in sample or not sample.keys() & {"step", "epoch"}:
             return {}
-        sample = {column: self._values[name] for column, name in places.items()}
-        return sample | {"unit": places["rate"].encode()} if "rate" in places else sample
+        unit = found["rate"]
+        return sample if unit is None else sample | {"unit": unit.encode()}
 
 
 class StepHeader:
