@@ -208,6 +208,20 @@ def test_names_under_a_rule_are_no_values() -> None:
     assert rows_of(read(*lines)) == [(2, None, 2.25)]
 
 
+def test_a_table_of_values_may_follow_one_with_names_or_without_a_loss() -> None:
+    lines = [
+        RULE,
+        "| Epoch | Train Loss |",
+        RULE,
+        "| 1 | 2.5 |",
+        RULE,
+        *value_table(reward=3),
+        *value_table(loss=2, step=7),
+    ]
+    demux = read(*lines)
+    assert (rows_of(demux), demux.state.samples) == ([(None, 7, 2.0)], 2)
+
+
 def test_a_table_of_values_that_is_cut_off_is_no_sample() -> None:
     assert rows_of(read(*value_table(loss=0.05, step=7)[:-1], "done", RULE)) == []
 

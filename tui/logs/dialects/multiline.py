@@ -160,8 +160,6 @@ class TableHeader:
 class ValueTable:
     """Rows `| name | value |` between two rules, as OpenAI's and Stable-Baselines' loggers print them."""
 
-    patience = 0
-
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
         self._section = ""
@@ -182,10 +180,6 @@ class ValueTable:
         elif last in _NAMES_OF_VALUES and (section or self._section) in _SECTIONS and _compiled(_VALUE).match(value):
             self._values[last] = value
         return _OF_VALUES, {}
-
-    def ends_with(self, line: bytes) -> bool:
-        """Return whether it is no row of the table."""
-        return self.row(line) is None
 
     def _sample(self) -> dict[str, bytes]:
         found = {
@@ -235,19 +229,19 @@ class OpenHeaders:
 
     def __init__(self) -> None:
         self._opened: dict[int, tuple[OpenHeader, int]] = {}
+        self._value_tables: dict[int, ValueTable] = {}
         self._settings: dict[int, tuple[int, list[Row]]] = {}
         """By slot, the last step that was printed like a setting, and its row; below zero once steps have gone up."""
 
     @property
     def any(self) -> bool:
         """Return whether the next line may belong to a header."""
-        return bool(self._opened)
+        return bool(self._opened or self._value_tables)
 
     def begin(self, slot: int, header: Dialect, values: Mapping[str, bytes], line: bytes) -> None:
         """Open a header."""
         if header.name == _VALUE_TABLE:
-            if not isinstance(self._opened.get(slot, (None,))[0], TableHeader):
-                self._opened[slot] = ValueTable(), 0
+            self._value_tables[slot] = ValueTable()
             return
         if header.name != _TABLE:
             step = StepHeader(values, line)
@@ -266,13 +260,13 @@ class OpenHeaders:
 
     def take_value(self, slot: int, line: bytes) -> list[Row] | None:
         """Return the rows that are certain with a line of a table of values; None if it is no such line."""
-        opened, _patience = self._opened.get(slot, (None, 0))
-        if not isinstance(opened, ValueTable):
+        table = self._value_tables.pop(slot, None)
+        row = None if table is None else table.row(line)
+        if table is None or row is None:
             return None
-        row = opened.row(line)
-        if row is None or _RULE.match(line):
-            del self._opened[slot]
-        return None if row is None else [row] if row[1] else []
+        # A rule may end this table, or begin the next one.
+        self._value_tables[slot] = ValueTable() if _RULE.match(line) else table
+        return [row] if row[1] else []
 
     def take(self, slot: int, line: bytes) -> list[Row] | None:
         """Return the rows that are certain now that a line came which no dialect matches: held ones, and its own.
