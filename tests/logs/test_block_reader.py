@@ -84,6 +84,7 @@ def test_both_readers_leave_the_same_state(data: bytes, places: list[int], worke
     st.lists(st.tuples(st.sampled_from([0, 1, 2, None]), LOGS, st.sampled_from([None, 5.0, 6.5])), max_size=12),
     st.lists(st.integers(0, 12), max_size=3),
 )
+@example([(0, f"| Test Device=xla:0/1 Step=20 Epoch=1 Accuracy=71.20\n{training(core=1)}\n".encode(), 6.5)], [])
 def test_small_chunks_of_many_workers_read_together_equal_chunks_read_one_by_one(
     chunks: list[tuple[int | None, bytes, float | None]], snapshots_after: list[int]
 ) -> None:

@@ -5,8 +5,10 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs._compat_numpy import np
+from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 from tui.logs.state.core_table import CoreTable
+from tui.logs.state.line_counts import LineCounts, LogSource
 from tui.logs.state.rate_kinds import RateKind
 from tui.logs.state.samples import Record, samples_from
 
@@ -57,3 +59,20 @@ class TestIncompleteSamples:
         table = CoreTable()
         table.update(samples_from([record(0, UNKNOWN, HAS_LOSS, number=float(n)) for n in range(3)]))
         assert table.column("count").tolist() == [3]
+
+
+def test_a_core_that_printed_a_line_without_figures_keeps_its_row_when_it_trains() -> None:
+    table = CoreTable()
+    table.update(samples_from([record(0, 1, HAS_LOSS)]))
+    table.add_core(0, 1, 0, now=5.0)
+    table.update(samples_from([record(1, 1, HAS_LOSS), record(2, 1, HAS_LOSS)]))
+    assert table.column("core").tolist() == [0, 1, 2]
+
+
+def test_the_newest_time_of_a_source_is_of_its_own_kind() -> None:
+    counts, source = LineCounts(), LogSource(0, None)
+    counts.add(np.array([0]), np.array([5.0]), is_wall=True)
+    counts.add(np.array([0]), np.array([9.0]), is_wall=False)
+    counts.add(np.array([0]), np.array([NAN]), is_wall=True)
+    counts.settle([source])
+    assert (source.lines, source.last_seen, source.last_kind) == (3, 9.0, LOG_TIME)

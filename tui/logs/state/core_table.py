@@ -110,6 +110,8 @@ class CoreTable:
 
     def _rows_for(self, samples: Samples) -> Ints:
         keys = _key(samples.slot, samples.core, samples.device)
+        if self._index.size < self.size:
+            self._index = _Index(self._rows)
         rows = self._index.rows(keys)
         if (rows >= 0).all() or self.size >= MOST_ROWS:
             return rows
@@ -284,7 +286,8 @@ class _Index:
     """Places in the table for each key."""
 
     def __init__(self, rows: Mapping[int, int]) -> None:
-        self._keys = np.fromiter(rows, np.int64, len(rows))
+        self.size = len(rows)
+        self._keys = np.fromiter(rows, np.int64, self.size)
         self._order = np.argsort(self._keys)
         self._sorted = self._keys[self._order]
         bits = max(1, (self._ROOM * len(rows)).bit_length())

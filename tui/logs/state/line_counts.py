@@ -39,7 +39,7 @@ class LineCounts:
         self._lines: Ints = np.zeros(0, np.int64)
         self._samples: Ints = np.zeros(0, np.int64)
         self._newest: Floats = np.zeros(0)
-        self._is_wall = False
+        self._is_wall = np.zeros(0, np.bool_)
 
     def add(self, slots: Ints, seen: Floats, *, is_wall: bool, are_samples: bool = False) -> None:
         """Count a line of each slot given, which came at `seen` (NaN unknown)."""
@@ -49,19 +49,21 @@ class LineCounts:
             self._lines = np.concatenate((self._lines, np.zeros(more, np.int64)))
             self._samples = np.concatenate((self._samples, np.zeros(more, np.int64)))
             self._newest = np.concatenate((self._newest, np.full(more, np.nan)))
+            self._is_wall = np.concatenate((self._is_wall, np.zeros(more, np.bool_)))
         self._lines[: len(counts)] += counts
         if are_samples:
             self._samples[: len(counts)] += counts
-        self._is_wall |= is_wall
-        self._newest[: len(counts)] = np.fmax(self._newest[: len(counts)], _newest_of(slots, seen, counts))
+        newest = _newest_of(slots, seen, counts)
+        is_newer = (newest == newest) & ~(newest <= self._newest[: len(counts)])
+        self._newest[: len(counts)][is_newer] = newest[is_newer]
+        self._is_wall[: len(counts)][is_newer] = is_wall
 
     def settle(self, slots: Sequence[LogSource]) -> None:
         """Give the slots what was counted."""
         for slot in np.flatnonzero(self._lines).tolist():
-            newest = float(self._newest[slot])
-            slots[slot].count(int(self._lines[slot]), int(self._samples[slot]), newest, self._is_wall)
+            newest, is_wall = float(self._newest[slot]), bool(self._is_wall[slot])
+            slots[slot].count(int(self._lines[slot]), int(self._samples[slot]), newest, is_wall)
         self._lines[:], self._samples[:], self._newest[:] = 0, 0, np.nan
-        self._is_wall = False
 
 
 def _newest_of(slots: Ints, seen: Floats, slot_counts: Ints) -> Floats:
