@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.terminal.output import ANSWER_IS_NO, Output, format_moment
 from tui.errors import OutOfReachError, TpuTuiError
-from tui.operator import split_last_lines
+from tui.operator import Event, KeeperStatus, split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
 from tui.pod.xrt_cluster import HEARTBEAT
 from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
-    from tui.operator import Event, KeeperStatus, Operator, RunDirectory, RunStatus
+    from tui.operator import Operator, RunDirectory, RunStatus
 
 
 LINES_SHOWN = 50
@@ -111,8 +111,6 @@ class KeeperSupervisor:
 
     def _pause_after(self, item: Event | KeeperStatus) -> float | None:
         """Return the seconds to wait before starting another keeper; None where this event calls for none."""
-        from tui.operator import KeeperStatus
-
         if self._operator.settings.read_only or not isinstance(item, KeeperStatus) or item.alive or item.stuck:
             return None
         pause = self._restarts.next_pause()
@@ -155,8 +153,6 @@ class EventPrinter:
 
     def print(self, item: Event | KeeperStatus, *, another_in: float | None = None) -> None:
         """Print an event if it is worth a line; another keeper starts in `another_in` seconds."""
-        from tui.operator import Event, KeeperStatus
-
         if isinstance(item, Event) and item.worker is not None and item.kind in ("link", "exit"):
             self._hold_back(item.worker, _what_happened(item))
             return

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tui.text.numbers import MOST_INTEGER
@@ -38,6 +39,25 @@ def parse_json(data: bytes | str) -> Any:
     if text.count("[") + text.count("{") > MOST_DEPTH:
         deque(_levels(document), maxlen=0)
     return document
+
+
+def parse_json_lines(lines: Sequence[bytes]) -> list[Any]:
+    """Parse lines of one JSON document each, without those that are invalid, too large or too deep.
+
+    They are parsed all at once where each is one document, with too few brackets to be deep.
+    """
+    if all(line.count(b"[") + line.count(b"{") <= MOST_DEPTH for line in lines):
+        with suppress(ValueError, RecursionError):
+            documents: list[Any] = _DECODER.decode("[" + b",".join(lines).decode("utf-8", "surrogatepass") + "]")
+            if len(documents) == len(lines):
+                return documents
+    return [document for line in lines for document in _document(line)]
+
+
+def _document(line: bytes) -> list[Any]:
+    with suppress(ValueError):
+        return [parse_json(line)]
+    return []
 
 
 def check_document(document: Any) -> None:

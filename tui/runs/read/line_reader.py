@@ -59,7 +59,8 @@ class LineReader:
             self._begin()
 
     def _next_lines(self, final: bool, budget_bytes: int) -> Iterator[LogLine]:
-        self.tail.read_events()
+        if final:
+            self.tail.read_events()
         while True:
             has_read = False
             for span in self.tail.read(budget_bytes):

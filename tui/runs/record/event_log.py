@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
 from tui.pod.worker import MOST_WORKERS
-from tui.text.bounded_json import parse_json
+from tui.text.bounded_json import parse_json_lines
 from tui.text.numbers import is_integer
 
 
@@ -98,20 +97,8 @@ def without_workers_parts(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def parse_events(lines: list[bytes]) -> list[Event]:
-    """Return the events of whole lines, all parsed at once where each is one document; others are left out."""
-    try:
-        documents = parse_json(b"[" + b",".join(lines) + b"]")
-    except ValueError:
-        documents = []
-    if len(documents) != len(lines):
-        documents = [document for line in lines for document in _documents(line)]
-    return [event for event in map(_event_of, documents) if event is not None]
-
-
-def _documents(line: bytes) -> list[Any]:
-    with suppress(ValueError):
-        return [parse_json(line)]
-    return []
+    """Return the events of whole lines; what is none is left out."""
+    return [event for event in map(_event_of, parse_json_lines(lines)) if event is not None]
 
 
 def _event_of(document: Any) -> Event | None:

@@ -56,6 +56,7 @@ class WorkerParts:
     def __init__(self, indices: Iterable[int]) -> None:
         self._known: dict[int, dict[str, Any]] = {index: {} for index in indices}
         self._made: dict[int, WorkerStatus] = {}
+        self._all: tuple[WorkerStatus, ...] | None = None
 
     def fold_in(self, index: int, event: Event) -> None:
         """Take in an event about one worker, which need not be among those that the run was launched on."""
@@ -79,17 +80,21 @@ class WorkerParts:
         """Forget every event: another attempt begins."""
         self._known = {index: {} for index in self._known}
         self._made.clear()
+        self._all = None
 
     def made(self) -> tuple[WorkerStatus, ...]:
         """Return every part as it is now, by worker."""
-        for index in self._known.keys() - self._made.keys():
-            self._made[index] = WorkerStatus(index, **self._known[index])
-        return tuple(self._made[index] for index in sorted(self._made))
+        if self._all is None:
+            for index in self._known.keys() - self._made.keys():
+                self._made[index] = WorkerStatus(index, **self._known[index])
+            self._all = tuple(self._made[index] for index in sorted(self._made))
+        return self._all
 
     def _change(self, index: int, changes: Mapping[str, Any]) -> None:
         if changes:
             self._known[index].update(changes)
             self._made.pop(index, None)
+            self._all = None
 
 
 def is_tag(text: str) -> bool:

@@ -19,6 +19,7 @@ ARM_TIMEOUT_S = 600
 FOLLOW_TIMEOUT_S = 600
 """A follower on the worker ends after so long and is opened again, so that none outlives a silent client."""
 MOST_EXIT_CODE = 255
+_SCRIPT = Path(__file__).with_name("worker.sh")
 SHORTEST_POLL_INTERVAL_S, LONGEST_POLL_INTERVAL_S = 0.1, 1.0
 """Interval at which a worker checks its log for new bytes, in small pods and in the largest."""
 MOST_POLLS_PER_S = 200
@@ -27,7 +28,7 @@ MOST_POLLS_PER_S = 200
 
 def worker_script() -> str:
     """Return the worker script's text."""
-    return load_script(Path(__file__).with_name("worker.sh"))
+    return load_script(_SCRIPT)
 
 
 def build_call(

@@ -35,7 +35,7 @@ START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read inp
 
 @functools.cache
 def load_script(path: Path) -> str:
-    """Return a worker script's text, which begins with the prelude that all of them share."""
+    """Return a worker script's text, read once; it begins with the prelude that all of them share."""
     prelude = Path(__file__).with_name("script_prelude.sh")
     return prelude.read_text(encoding="utf-8") + path.read_text(encoding="utf-8")
 
