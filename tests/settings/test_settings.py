@@ -196,7 +196,7 @@ def test_broken_toml_is_reported_with_file_and_line(machine: Machine) -> None:
         ("port = 70000", "port should be a port"),
         ("port = true", "port should be a port"),
         ('host_keys = "none"', "host_keys should be one of strict, accept-new"),
-        ("project = 3", "project should be a text"),
+        ("project = 3", "project should be text"),
         ('read_only = "perhaps"', "read_only should be true or false"),
         ('zones = ["projects/p/zones/z"]', "zones should be bare names"),
         ('thresholds = { silent = "much" }', "thresholds should contain numbers only, but silent is not one"),
@@ -344,8 +344,8 @@ def test_every_threshold_that_the_code_reads_can_be_set_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("line", "remedy"),
     [
-        ("project = 3", 'a text stands in quotes: project = "3"'),
-        ("identity = 3", 'a text stands in quotes: identity = "3"'),
+        ("project = 3", 'put it in quotes: project = "3"'),
+        ("identity = 3", 'put it in quotes: identity = "3"'),
         ("port = 70000", "correct it; port holds: SSH port, if not the worker's default"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Commands of tpu-tui for a shell, equivalent to what it was asked for in another way. Nothing secret is in them."""
+"""The tpu-tui commands that do in a shell what a form or another command does. They contain no secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FLAGS = {"profile": "profile"} | {field.name: field.flag for field in FIELDS if
 
 
 def command_line(settings: Settings, *words: str) -> str:
-    """Return a tpu-tui command, with the global options that this console was started with."""
+    """Return a tpu-tui command with the global options that this process was started with."""
     return shlex.join(["tpu-tui", *_global_options(settings), *words])
 
 
@@ -39,7 +39,7 @@ def _flag(name: str) -> str:
 
 
 def _with_value(name: str, value: str) -> tuple[str, ...]:
-    """Return an option and its value, in one word where the value would be read as an option itself."""
+    """Return an option and its value; joined by `=` if the value begins with a dash, as an option does."""
     if value.startswith("-") and value != "-":
         return (f"{_flag(name)}={value}",)
     return (_flag(name), value)
@@ -54,7 +54,7 @@ def launch_command(
     *,
     skips_checks: bool = False,
 ) -> str:
-    """Return the command that launches a job; variables with secret values are taken from the shell."""
+    """Return the command that launches a job; it names secret variables, whose values the shell provides."""
     arguments = ["launch", where]
     arguments += _with_value("name", name) if name else ()
     arguments += _with_value("sync", str(sync)) if sync else ()
@@ -68,7 +68,7 @@ def launch_command(
 
 
 def create_command(settings: Settings, request: SliceRequest) -> str:
-    """Return the command that creates what a request names."""
+    """Return the command that creates the slice of a request."""
     arguments = ["slices", "create", f"{request.zone}/{request.name}"]
     for name, value in list_create_options(request):
         arguments += (_flag(name),) if value is None else _with_value(name, value)

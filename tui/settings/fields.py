@@ -21,7 +21,7 @@ _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off", "")
 _MOST_THRESHOLD = 1e300
 _SHOWN = 20
-"""Most characters of an invalid number that an error quotes."""
+"""Most characters of an invalid number in an error message."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Place:
 
 
 Read = Callable[[Any, Place], Any]
-"""Parses a value from TOML, a flag or a variable; raises ValueError saying what it should be."""
+"""Parses a value from TOML, a flag or a variable. Raises ValueError, which describes a valid value."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class SettingField:
     default: Any
     meaning: str
     flag: str | None = None
-    """The flag's name where it has one."""
+    """The name of its command-line flag, if it has one."""
     in_environment: bool = True
     is_secret: bool = False
     """Whether its value is never shown."""
@@ -66,15 +66,14 @@ class SettingField:
 
     def remedy(self, value: Any) -> str:
         """Return what to do about a value that cannot be read."""
-        is_unquoted = self.read in _TEXTS and isinstance(value, (int, float))
-        if is_unquoted:
-            return f'a text stands in quotes: {self.name} = "{value}"'
+        if self.read in _TEXTS and isinstance(value, (int, float)):
+            return f'put it in quotes: {self.name} = "{value}"'
         return f"correct it; {self.name} holds: {self.meaning}"
 
 
 def _text(value: Any, _place: Place) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ValueError("should be a text")
+        raise ValueError("should be text")
     return value.strip()
 
 
@@ -190,6 +189,6 @@ FIELDS = (
 """Every setting that a profile may hold."""
 
 LOCAL_PROFILE = "local"
-"""The profile that a local pod writes while it is running."""
+"""The profile that a local pod writes while it runs."""
 LOCAL_TABLE = "local"
-"""The table of a profile that a local pod wrote: its `pid`, and more that the pod stores there."""
+"""The table that a local pod adds to its profile: its `pid` and other facts about the pod."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _NO_CONFIGURATION = "NONE"
-"""gcloud's name for "no configuration at all"."""
+"""gcloud's name for no configuration."""
 _PROPERTIES = {"project": ("core", "project"), "zones": ("compute", "zone"), "account": ("core", "account")}
 """The section and property of gcloud for each setting."""
 
 
 @dataclass(frozen=True)
 class GcloudConfiguration:
-    """The active configuration: its name, its settings, and why it could not be read, if so."""
+    """The active configuration: its name and settings. `problem` is why it could not be read, else empty."""
 
     name: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ def environment_variable(setting: str) -> str | None:
 
 
 def read_active(environ: Mapping[str, str], user_home: Path) -> GcloudConfiguration:
-    """Read the active configuration; empty where there is none, with `problem` where it is broken."""
+    """Read the active configuration; the result is empty if there is none, and has a `problem` if it is broken."""
     directory = config_directory(environ, user_home)
     try:
         name = environ.get("CLOUDSDK_ACTIVE_CONFIG_NAME") or _active_name(directory)

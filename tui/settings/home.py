@@ -1,7 +1,7 @@
 """The home directory of runs, profiles and accepted host keys: write it for its owner alone, and check its files.
 
-Those who may write there decide which machines are trusted and where jobs go. So there is a warning for a home that
-others may write to, and a profile or host key file that belongs to another user, or is writable by all, is not read.
+A user who can write there decides which machines are trusted and where jobs run. tpu-tui warns about a home that others
+can write to, and does not read a profile or host key file that belongs to another user or that everyone can write to.
 """
 
 from __future__ import annotations
@@ -20,25 +20,22 @@ from typing import BinaryIO
 from tui.errors import UsageError
 
 MOST_READ_BYTES = 256 * 1024 * 1024
-"""Bytes of a file that are read at once at most: no record of a run is as long."""
+"""Most bytes to read of a file at once: every record of a run is much shorter."""
 _PRIVATE = 0o700
 
 
 def make_private(path: Path) -> None:
     """Create a directory and its missing parents for their owner alone, whatever the umask. Raises OSError."""
-    missing = [path, *path.parents]
-    for directory in reversed(missing[: next((index for index, parent in enumerate(missing) if parent.is_dir()), 0)]):
-        with suppress(FileExistsError):
-            directory.mkdir(mode=_PRIVATE)
-    if not path.is_dir():
-        path.mkdir(mode=_PRIVATE)
+    for directory in (*reversed(path.parents), path):
+        if not directory.is_dir():
+            directory.mkdir(mode=_PRIVATE, exist_ok=True)
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file and return its descriptor; where `flags` create it, it is for its owner alone.
+    """Open a regular file and return its descriptor. A file that `flags` create is private to its owner.
 
-    Raises OSError, also for a link, which may lead to any file of the user, and for a pipe or device, which may
-    never end.
+    Raises OSError, also for a link, which may lead to any file of the user, and for a pipe or a device, which may be
+    endless.
     """
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
@@ -71,9 +68,9 @@ def read_regular(path: Path | str, offset: int = 0, size: int = MOST_READ_BYTES)
 
 @contextmanager
 def replace_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """Open a file for its owner alone that replaces `path` when it is complete, and else leaves it as it is.
+    """Open a private file that replaces `path` when the body has ended; an error in the body leaves `path` as it is.
 
-    With `durable` the content survives a power loss from then on. Raises OSError.
+    With `durable`, the new content survives a power loss. Raises OSError.
     """
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     try:
@@ -90,7 +87,7 @@ def replace_file(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
 
 
 def loose_home(home: Path) -> str | None:
-    """Return a warning, with the remedy, for a home that others may write to; None for a private one."""
+    """Return a warning with its remedy if others can write to the home, else None."""
     try:
         mode = home.stat().st_mode
     except OSError:
@@ -103,14 +100,14 @@ def loose_home(home: Path) -> str | None:
 
 
 def check_trusted(path: Path, status: os.stat_result, what: str, home: Path) -> None:
-    """Refuse a file that decides what is trusted if others can change it. Raises UsageError."""
+    """Raise UsageError for a file that decides what is trusted if others can change it."""
     if doubt := distrust(path, status, home):
         why, remedy = doubt
         raise UsageError(f"{what} is not read", why=why, remedy=remedy)
 
 
 def distrust(path: Path, status: os.stat_result, home: Path) -> tuple[str, str] | None:
-    """Return why a file or directory is not trusted, as others can change it, and the remedy; None if it is.
+    """Return why a file or directory is not trusted (others can change it), and the remedy; None if it is trusted.
 
     Files of root are trusted by everyone; root also trusts those of the home's owner.
     """

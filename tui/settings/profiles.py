@@ -19,14 +19,14 @@ from tui.text.printable import one_line
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _WHY_SHOWN = 300
-"""Most characters of an invalid value that an error quotes."""
+"""Most characters of an invalid value in an error message."""
 _LINE = re.compile(r"at line (\d+)")
 _KEYS = (*(field.name for field in FIELDS), LOCAL_TABLE)
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A profile: values by setting, and the table of the local pod that it belongs to."""
+    """A profile: its values by setting, and the table that a local pod added to it."""
 
     name: str
     path: Path
@@ -53,7 +53,7 @@ def profile_path(home: Path, name: str) -> Path:
 
 
 def read_profile(home: Path, name: str, user_home: Path) -> Profile:
-    """Read a profile. Raises UsageError, with file and line, or with similar names for a missing profile."""
+    """Read a profile. Raises UsageError with the file and line, or with similar names for a missing profile."""
     path = profile_path(home, name)
     try:
         with path.open("rb") as file:
@@ -129,7 +129,7 @@ def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) 
 
 
 def _line_of(key: str, text: str) -> str:
-    """Return `, line N` of the first line that sets `key`; empty where it is unknown."""
+    """Return `, line N` for the first line that sets `key`; empty if no line is found."""
     sets_it = re.compile(rf"""\s*\[?\s*["']?{re.escape(key)}["']?\s*[=.\]]""")
     for number, line in enumerate(text.splitlines(), 1):
         if sets_it.match(line):

@@ -18,7 +18,6 @@ from tui.settings.profiles import Profile, profile_path, read_profile
 _HOME_VARIABLE = f"{ENVIRONMENT_PREFIX}HOME"
 _PROFILE_VARIABLE = f"{ENVIRONMENT_PREFIX}PROFILE"
 _DEFAULT_PROFILE = "default"
-_UNSET = object()
 _HIDDEN = "(not shown)"
 
 
@@ -94,38 +93,25 @@ class _Resolver:
         )
 
     def _resolve(self, field: SettingField) -> Setting:
-        for read in (self._from_flag, self._from_environment, self._from_profile, self._from_gcloud):
-            value, origin = read(field)
-            if value is not _UNSET:
-                return Setting(field.name, value, origin)
-        return Setting(field.name, field.default, "default")
-
-    def _from_flag(self, field: SettingField) -> tuple[Any, str]:
-        if field.flag is None or field.flag not in self._flags:
-            return _UNSET, ""
-        return self._read(field, self._flags[field.flag], f"--{field.flag.replace('_', '-')}"), "flag"
-
-    def _from_environment(self, field: SettingField) -> tuple[Any, str]:
-        gcloud_variable = None if self._is_local_pod else gcloud.environment_variable(field.name)
+        """Return the setting from its strongest source."""
+        name, flag = field.name, field.flag
+        if flag is not None and flag in self._flags:
+            return Setting(name, self._read(field, self._flags[flag], f"--{flag.replace('_', '-')}"), "flag")
+        gcloud_variable = None if self._is_local_pod else gcloud.environment_variable(name)
         for variable in (*field.variables, gcloud_variable):
             if variable and self._environ.get(variable):
-                return self._read(field, self._environ[variable], variable), f"environment {variable}"
-        return _UNSET, ""
-
-    def _from_profile(self, field: SettingField) -> tuple[Any, str]:
-        if self._profile is None or field.name not in self._profile.values:
-            return _UNSET, ""
-        return self._profile.values[field.name], self._profile.origin
-
-    def _from_gcloud(self, field: SettingField) -> tuple[Any, str]:
-        if field.name not in self._gcloud.values or self._is_local_pod:
-            return _UNSET, ""
-        value = self._read(field, self._gcloud.values[field.name], f"gcloud configuration {self._gcloud.name}")
-        return value, f"gcloud configuration {self._gcloud.name}"
+                value = self._read(field, self._environ[variable], variable)
+                return Setting(name, value, f"environment {variable}")
+        if self._profile is not None and name in self._profile.values:
+            return Setting(name, self._profile.values[name], self._profile.origin)
+        if name in self._gcloud.values and not self._is_local_pod:
+            origin = f"gcloud configuration {self._gcloud.name}"
+            return Setting(name, self._read(field, self._gcloud.values[name], origin), origin)
+        return Setting(name, field.default, "default")
 
     @property
     def _is_local_pod(self) -> bool:
-        """Return whether the profile uses another API than Google's; gcloud's settings do not apply to that."""
+        """Return whether the profile belongs to a local pod, to whose API gcloud's settings do not apply."""
         return self._profile is not None and "tpu" in self._profile.values.get("endpoints", {})
 
     def _read(self, field: SettingField, value: Any, source: str) -> Any:
@@ -140,12 +126,9 @@ class _Resolver:
             return Setting("account", self._environ[variable], f"environment {variable}")
         if "account" in self._gcloud.values:
             return Setting("account", self._gcloud.values["account"], f"gcloud configuration {self._gcloud.name}")
-        why = (
-            f"default; gcloud's configuration cannot be read: {self._gcloud.problem}"
-            if self._gcloud.problem
-            else "default"
-        )
-        return Setting("account", None, why)
+        problem = self._gcloud.problem
+        origin = f"default; gcloud's configuration cannot be read: {problem}" if problem else "default"
+        return Setting("account", None, origin)
 
 
 def _without_secret(field: SettingField, setting: Setting) -> Setting:
