@@ -1,7 +1,7 @@
 """The home directory of runs, profiles and accepted host keys: write it for its owner alone, and check its files.
 
-A user who can write there decides which machines are trusted and where jobs run. tpu-tui warns about a home that others
-can write to, and does not read a profile or host key file that belongs to another user or that everyone can write to.
+A user who can write there decides which machines are trusted and where jobs run. So tpu-tui warns about a home that
+others can write to, and reads no profile or host key file that belongs to another user or that everyone can write to.
 """
 
 from __future__ import annotations
