@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.checks.workers.login_check import rows_of_reach
+from tui.checks.workers.login_check import login_rows
 from tui.errors import WorkerError
 from tui.ssh.exec.port_probe import LoginResult
 
@@ -21,7 +21,7 @@ from tui.ssh.exec.port_probe import LoginResult
 def test_the_rows_of_a_failed_login_end_at_its_stage_with_the_error(stage: str, checks: list[str]) -> None:
     error = WorkerError("cannot log in", worker=3, why="because", remedy="do this")
 
-    rows = rows_of_reach(LoginResult(3, stage, 0.01, None, error))
+    rows = login_rows(LoginResult(3, stage, 0.01, None, error))
 
     assert [row.check for row in rows] == checks
     assert [row.status for row in rows] == ["pass"] * (len(checks) - 1) + ["fail"]
@@ -29,7 +29,7 @@ def test_the_rows_of_a_failed_login_end_at_its_stage_with_the_error(stage: str, 
 
 
 def test_a_login_reports_how_long_its_steps_took() -> None:
-    rows = rows_of_reach(LoginResult(0, "ready", 0.010, 0.050))
+    rows = login_rows(LoginResult(0, "ready", 0.010, 0.050))
 
     assert [row.detail for row in rows] == [
         "connected after 10 ms",

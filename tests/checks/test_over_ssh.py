@@ -12,7 +12,7 @@ from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
 from tui.checks.check_row import CheckRow
 from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
 from tui.checks.run_checks import run_checks
-from tui.checks.workers.login_check import reach_rows
+from tui.checks.workers.login_check import login_rows
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.ssh.fleet import Fleet
@@ -75,8 +75,8 @@ async def test_each_cause_of_a_failed_login_has_a_sentence_of_its_own(sshd: Star
     slice_ = slice_of(good.worker, refused, unknown, changed, denied.worker)
 
     async with Fleet(slice_.workers, good.access()) as fleet:
-        reached = await asyncio.gather(*(reach_rows(worker.index, fleet) for worker in slice_.workers))
-    rows = [row for each in reached for row in each]
+        logins = await asyncio.gather(*(fleet.try_login(worker.index) for worker in slice_.workers))
+    rows = [row for login in logins for row in login_rows(login)]
 
     steps = {index: [(row.check, row.status) for row in rows if row.worker == index] for index in range(5)}
     passed = [(check, "pass") for check in ("tcp", "handshake", "host_key", "reachability")]

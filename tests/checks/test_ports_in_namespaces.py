@@ -17,7 +17,7 @@ import pytest
 
 import tests.sshd
 from tests.sshd import MISSING, OpensshWorker, make_key, openssh_worker
-from tui.checks.workers.login_check import reach_rows
+from tui.checks.workers.login_check import login_rows
 from tui.pod.slice import Slice
 from tui.ssh.exec.port_probe import PortState
 from tui.ssh.fleet import Fleet
@@ -186,8 +186,8 @@ async def test_each_way_in_which_a_login_is_blocked_has_a_sentence_of_its_own(
     slice_ = Slice("lab", workers=tuple(replace(one, index=index) for index, one in enumerate(found)))
 
     async with Fleet(slice_.workers, worker.access(connect_timeout=5)) as fleet:
-        reached = await asyncio.gather(*(reach_rows(one.index, fleet) for one in slice_.workers))
-    rows = [row for each in reached for row in each]
+        logins = await asyncio.gather(*(fleet.try_login(one.index) for one in slice_.workers))
+    rows = [row for login in logins for row in login_rows(login)]
 
     ends = {row.worker: row for row in rows if row.status == "fail"}
     assert {index: row.check for index, row in ends.items()} == {

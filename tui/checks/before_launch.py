@@ -38,9 +38,9 @@ async def before_launch(
 ) -> AsyncIterator[CheckRow]:
     """Check what can fail a launch: login, disk, chips and their users, the ports of worker 0, clocks.
 
-    With `job` (a worker's environment as `job_script.job_text` writes it, by index), also the versions of its
-    interpreter's packages. `runtime` decides which ports of worker 0 are needed. Connections stay open in the fleet.
-    `ask` queries a worker's facts, in a session each by default; the facts are added to `collected`.
+    `job` returns a worker's environment, by index, as `job_script.job_text` writes it; with it, the packages of the
+    job's interpreter are compared too. `runtime` decides which ports of worker 0 are needed. `ask` queries a worker's
+    facts, by default in a session per call, and `collected` receives them. Connections stay open in the fleet.
     """
     limits = CheckThresholds.read(thresholds or {})
     collected = [] if collected is None else collected
@@ -81,10 +81,10 @@ async def before_launch(
 
 
 def _taken(row: CheckRow) -> CheckRow:
-    """Return the row as a failure if another run is alive or uses the chips: the worker would refuse this launch."""
+    """Return a warning about a live run or used chips as a failure: the worker would refuse this launch."""
     return replace(row, status="fail") if row.status == "warn" and row.check in ("runs", "device") else row
 
 
 def _advisory(row: CheckRow) -> CheckRow:
-    """Return a failure as a warning, for what a run may not need: a port without a runtime, the usual system."""
+    """Return a failure as a warning: the run may not need this port or this runtime version."""
     return replace(row, status="warn") if row.status == "fail" else row

@@ -1,6 +1,6 @@
 """Checks that the buckets a command names are in the slice's region.
 
-Reading is fastest, and free, within a region (Cloud TPU documentation, "Training on TPU Pods"; Cloud Storage
+Reads within a region are fastest and free (Cloud TPU documentation, "Training on TPU Pods"; Cloud Storage
 documentation, bucket locations and pricing).
 """
 

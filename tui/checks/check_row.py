@@ -8,17 +8,20 @@ from typing import Any
 
 from tui.errors import TpuTuiError
 
+SEVERITY = {"fail": 0, "unknown": 1, "warn": 2, "pass": 3}
+"""Sort order of rows by status."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckRow:
-    """The finding of one check. `status` is pass, warn, fail or unknown; unknown never means that all is well."""
+    """The finding of one check. `status` is pass, warn, fail or unknown; unknown is not a success."""
 
     check: str
     """`slice health symptom runtime`; `tcp handshake host_key reachability` (login); `disk memory load chips device
     lockfile runs worker`; `versions code clock` (comparisons of workers); `ports`; `firewall`;
     `region data` (buckets and their objects)."""
     worker: int | None
-    """The worker; None: the slice."""
+    """The worker; None for the slice."""
     peer: int | None
     """The worker at the other end, where there is one."""
     port: int | None
@@ -30,7 +33,7 @@ class CheckRow:
 
     @property
     def hinders(self) -> bool:
-        """Return whether it is a reason not to launch; warnings and unknown findings are not."""
+        """Return whether the finding prevents a launch; warnings and unknown findings do not."""
         return self.status == "fail"
 
     def to_json(self) -> dict[str, Any]:
@@ -39,7 +42,7 @@ class CheckRow:
 
 
 Report = Callable[[CheckRow], None]
-"""Adds a row to the stream of a check."""
+"""Called with each row of a check."""
 
 
 def make_row(

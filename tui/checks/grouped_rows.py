@@ -1,4 +1,4 @@
-"""Rows grouped into findings: the same finding on several workers is one, the worst first."""
+"""Groups check rows into findings, the worst first; a finding may be about several workers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tui.checks.check_row import CheckRow
-from tui.checks.port_matrix import SEVERITY, Matrix, port_matrices
+from tui.checks.check_row import SEVERITY, CheckRow
+from tui.checks.port_matrix import Matrix, port_matrices
 from tui.text.ranks import name_ranks
 
-STATUSES = tuple(SEVERITY)
-"""From the worst to the best."""
 _COUNTED = {"fail": "failed", "unknown": "unknown", "warn": "warnings", "pass": "passed"}
 _NUMBER = re.compile(r"(?<![^\s(])\d+(?:\.\d+)?(?=[\s,);%]|$)")
 """A number that is not part of an address, a version or a name."""
 _NAMES_A_PROCESS = "pid "
-"""A number after this is a name, for which a range would be meaningless."""
+"""The text before a number that identifies a process; a range of such numbers would be meaningless."""
 MOST_TEXTS = 2
 """Sentences that one finding may join, e.g. those about the disks of home and /tmp."""
 _STATES = {"fail": "filtered", "unknown": "unknown"}
@@ -32,7 +30,6 @@ class CheckFinding:
     workers: tuple[int, ...]
     detail: str
     remedy: str | None
-    rows: int
 
     @property
     def where(self) -> str:
@@ -73,17 +70,19 @@ def _in_words(status: str, count: int) -> str:
 
 def digest(rows: Sequence[CheckRow]) -> Digest:
     """Group rows into findings; can be called repeatedly while rows arrive."""
-    pairs = [row for row in rows if row.check == "ports" and row.peer is not None]
-    other_rows = [row for row in rows if not (row.check == "ports" and row.peer is not None)]
-    findings = [*_grouped(other_rows), *_port_findings(pairs)]
-    findings.sort(key=lambda finding: SEVERITY.get(finding.status, 0))
+    pairs: list[CheckRow] = []
+    others: list[CheckRow] = []
+    for row in rows:
+        (pairs if row.check == "ports" and row.peer is not None else others).append(row)
+    findings = [*_grouped(others), *_port_findings(pairs)]
+    findings.sort(key=lambda finding: SEVERITY[finding.status])
     counted = Counter(finding.status for finding in findings)
     matrices = tuple(matrix for matrix in port_matrices(rows) if matrix.filtered or matrix.unknown)
-    return Digest({status: counted[status] for status in STATUSES}, tuple(findings), matrices)
+    return Digest({status: counted[status] for status in SEVERITY}, tuple(findings), matrices)
 
 
 def _grouped(rows: Iterable[CheckRow]) -> list[CheckFinding]:
-    """Group the passed rows of workers by check, the others by text without its numbers."""
+    """Group the passed rows of workers by check, and all other rows by their text without numbers."""
     groups: dict[tuple[str, ...], list[CheckRow]] = {}
     for row in rows:
         passed = row.status == "pass" and row.worker is not None
@@ -96,7 +95,7 @@ def _finding(group: Sequence[CheckRow]) -> CheckFinding:
     first = group[0]
     workers = tuple(sorted({row.worker for row in group if row.worker is not None}))
     detail = _together([row.detail for row in group], len(workers))
-    return CheckFinding(first.status, first.check, workers, detail, first.remedy, len(group))
+    return CheckFinding(first.status, first.check, workers, detail, first.remedy)
 
 
 def _shape(text: str) -> str:
@@ -104,9 +103,9 @@ def _shape(text: str) -> str:
 
 
 def _together(details: Sequence[str], workers: int) -> str:
-    """Return one text for all details, with a range for a number in which they differ.
+    """Return one text for all details, with a range for each number in which they differ.
 
-    Joins two texts that every worker has; empty if the details differ in more than numbers.
+    Two texts that every worker has are joined. The result is empty if the details differ in more than numbers.
     """
     alike: dict[str, list[str]] = {}
     for detail in details:
@@ -138,21 +137,21 @@ def _range(numbers: Collection[str]) -> str:
 def _port_findings(pairs: Sequence[CheckRow]) -> list[CheckFinding]:
     totals = Counter(row.port for row in pairs)
     troubled: dict[tuple[str, int | None, str, str | None], list[CheckRow]] = {}
+    through: Counter[int | None] = Counter()
     for row in pairs:
-        if row.status != "pass":
+        if row.status == "pass":
+            through[row.port] += 1
+        else:
             troubled.setdefault((row.status, row.port, row.detail, row.remedy), []).append(row)
     findings = [
-        CheckFinding(status, "ports", (), f"tcp:{port} {_pairs(group, totals[port])}: {detail}", remedy, len(group))
+        CheckFinding(status, "ports", (), f"tcp:{port} {_pairs(group, totals[port])}: {detail}", remedy)
         for (status, port, detail, remedy), group in troubled.items()
     ]
-    through = Counter(row.port for row in pairs if row.status == "pass")
     by_share: dict[tuple[int, int], list[int]] = {}
     for port, count in sorted(through.items(), key=lambda item: item[0] or 0):
         by_share.setdefault((count, totals[port]), []).append(port or 0)
     return findings + [
-        CheckFinding(
-            "pass", "ports", (), f"tcp:{','.join(map(str, ports))} {_share(*share)} get through", None, share[0]
-        )
+        CheckFinding("pass", "ports", (), f"tcp:{','.join(map(str, ports))} {_share(*share)} get through", None)
         for share, ports in by_share.items()
     ]
 
@@ -164,9 +163,9 @@ def _share(count: int, total: int) -> str:
 def _pairs(group: Sequence[CheckRow], total: int) -> str:
     """Describe how many pairs are affected, and the worker that all of them have in common."""
     state = _STATES.get(group[0].status, group[0].status)
-    text = f"{state} for {_share(len(group), total)}"
     if len(group) == 1:
         return f"{state} from worker {group[0].worker} to worker {group[0].peer}"
+    text = f"{state} for {_share(len(group), total)}"
     common = set.intersection(*({row.worker, row.peer} for row in group))
     if len(common) != 1 or len(group) == total:
         return text

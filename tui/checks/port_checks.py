@@ -1,7 +1,7 @@
-"""Checks that workers can reach each other: each port of each worker, probed from the others by their sshd.
+"""Checks that workers can reach each other: the sshd of each worker probes the ports of the other workers.
 
-States are nmap's: open (something answers), closed (refused: reachable, and nothing listens yet, which is good before
-a run), filtered (no answer or no route: a firewall, which is bad).
+States are nmap's: open (something answers), closed (refused: the port is reachable and nothing listens yet, which is
+good before a run), filtered (no answer or no route: a firewall blocks the port).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ JAX_COORDINATOR_PORT = 8482
 DEFAULT_PORTS = (SSH_PORT, 8470, 8471, 8474, COORDINATOR_PORT, MESH_PORT, JAX_COORDINATOR_PORT)
 """SSH; TPU Node's gRPC; the TPU runtime (8471, 8474); PJRT's controller; xla_dist's mesh service; JAX."""
 FULL_MATRIX_WORKERS = 32
-"""Up to this many workers every pair is probed; beyond, worker 0 with all others, and a ring."""
+"""Most workers of which every pair is probed; of larger slices, worker 0 with all others, and a ring."""
 PROBE_SECONDS = 5.0
 """How long a port may take to answer before it counts as filtered."""
 _PROBES_PER_WORKER = 128
@@ -47,7 +47,7 @@ def scope_rows(slice_: Slice) -> list[CheckRow]:
         return [make_row("ports", "pass", "one worker: no ports between workers are needed", worker=0)]
     if count <= FULL_MATRIX_WORKERS:
         return []
-    probed = sum(len(list(peers_of(worker.index, count))) for worker in slice_.workers)
+    probed = sum(1 for worker in slice_.workers for _ in peers_of(worker.index, count))
     detail = f"sampled: worker 0 with all others and each with the next, {probed} of {count * (count - 1)} pairs"
     return [make_row("ports", "pass", detail)]
 
@@ -74,7 +74,7 @@ async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int
 async def rows_to_coordinator(
     index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]
 ) -> AsyncIterator[CheckRow]:
-    """Yield whether a worker reaches worker 0 on the ports where a run's processes find each other."""
+    """Yield whether a worker reaches worker 0 on these ports, where a run's processes find each other."""
     if index != slice_.workers[0].index:
         async for row in _rows(index, slice_.workers[:1], ports, slice_, fleet):
             yield row
@@ -112,7 +112,7 @@ async def _probe(index: int, peer: Worker, port: int, fleet: Fleet) -> PortState
 
 
 def _address(worker: Worker) -> str:
-    """Return the address at which other workers of the slice reach it."""
+    """Return the address at which the other workers of the slice reach this one."""
     return worker.internal_ip or worker.external_ip or worker.hostname or ""
 
 

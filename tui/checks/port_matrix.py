@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from tui.checks.check_row import CheckRow
 from tui.checks.port_checks import is_tried
 
-SEVERITY = {"fail": 0, "unknown": 1, "warn": 2, "pass": 3}
-"""Sort order of rows by status."""
 SIGNS = {"open": "o", "closed": "·", "filtered": "X", None: "?"}
 """One character per pair, readable without colour."""
 LEGEND = "rows: from, columns: to; X filtered, ? unknown, · closed (nothing listens yet), o open"
@@ -31,8 +29,8 @@ class Matrix:
     def lines(self, columns: int = 80) -> list[str]:
         """Return the matrix as text, a line per worker; the diagonal and unsampled pairs are blank.
 
-        If it is wider than `columns`, the columns have no gaps, and the digits of workers are written downwards; if
-        that is too wide, only the worst workers are shown.
+        A matrix that would be wider than `columns` has no gaps between its columns and writes the digits of worker
+        numbers downwards; if it is still too wide, it shows the worst workers only.
         """
         width = max(len(str(worker)) for worker in self.workers)
         apart = (width + 1) * (len(self.workers) + 1) - 1 <= columns
@@ -57,7 +55,7 @@ class Matrix:
 
 
 def port_matrices(rows: Iterable[CheckRow]) -> list[Matrix]:
-    """Return a matrix for each port that was probed, the one with the most filtered pairs first."""
+    """Return a matrix for each probed port, the port with the most filtered pairs first."""
     by_port: dict[int, dict[tuple[int, int], str | None]] = {}
     workers: set[int] = set()
     for row in rows:

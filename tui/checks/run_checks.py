@@ -1,4 +1,4 @@
-"""All checks that need a connection, worker by worker; rows are yielded as answers arrive."""
+"""Run all checks that need a connection, on all workers at once; yield rows as answers arrive."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.firewall.firewall_rows import firewall_rows, read_rules
 from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
 from tui.checks.workers.check_facts import LOGIN, Facts, FactsQuery, ask_over_sessions
-from tui.checks.workers.consistency import rows_across, runtime_rows
-from tui.checks.workers.login_check import reach_rows
+from tui.checks.workers.consistency import clock_rows, code_rows, runtime_rows, version_rows
+from tui.checks.workers.login_check import login_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.pod.slice import Slice
 from tui.pod.worker import RUN_ROOT
@@ -38,9 +38,9 @@ async def run_checks(
 ) -> AsyncIterator[CheckRow]:
     """Check every worker's login, its facts, the ports of its peers, and differences between workers.
 
-    `thresholds` are a profile's. With `firewall`, its rules are checked beside the probes; `route` is how this
-    machine reaches the workers, `tags` and `account` are what rules may name them by. Stopping the iteration
-    cancels the checks.
+    `thresholds` are a profile's. With `firewall`, the rules are compared with the probes. `route` is how this machine
+    reaches the workers; `tags` and `account` are the network tags and the service account by which rules may name
+    them. Stopping the iteration cancels the checks.
     """
     limits = CheckThresholds.read(thresholds or {})
     query = FactsQuery(run_root, versions=LOGIN, code=True)
@@ -49,7 +49,7 @@ async def run_checks(
 
     def of_worker(index: int) -> Callable[[Report], Awaitable[None]]:
         async def check(report: Report) -> None:
-            reached = await reach_rows(index, fleet)
+            reached = login_rows(await fleet.try_login(index))
             for row in reached:
                 report(row)
             if reached[-1].status == "pass":
@@ -69,7 +69,8 @@ async def run_checks(
             yield row
         async for row in gather_rows([of_worker(worker.index) for worker in slice_.workers]):
             yield row
-        for row in rows_across(sorted(collected, key=lambda facts: facts.worker), limits):
+        all_facts = sorted(collected, key=lambda facts: facts.worker)
+        for row in (*version_rows(all_facts), *code_rows(all_facts), *clock_rows(all_facts, limits)):
             yield row
         if reading is not None:
             rules = await reading

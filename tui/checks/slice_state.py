@@ -25,11 +25,11 @@ _SYMPTOM_REMEDIES = {
     "PREEMPTED": "wait: the group makes the VM again as soon as there is capacity",
     "RECREATING": "wait until the group has recreated the VM, then launch again",
 }
-"""Next steps by symptom type (Cloud TPU API v2, Symptom.SymptomType; the others are the states of a group's VMs)."""
+"""Remedies by symptom type (Cloud TPU API v2, Symptom.SymptomType), and by the state of a VM of an instance group."""
 
 
 def slice_rows(slice_: Slice) -> list[CheckRow]:
-    """Return the rows that need no connection; none for machines that no API knows."""
+    """Return the rows that need no connection; none for machines from a hosts file."""
     if slice_.state is None and not slice_.is_in_cloud:
         return []
     rows = [_state_row(slice_)]
@@ -86,7 +86,7 @@ def _health_row(slice_: Slice) -> CheckRow:
 
 
 def describe_node(slice_: Slice) -> str:
-    """Return why nothing can log in to the endpoints of a TPU Node, and what drives it."""
+    """Return why the endpoints of a TPU Node have no login, and which VMs drive it."""
     text = "a TPU Node (API version V1): its endpoints are TPUs, which have no SSH login"
     return f"{text}; the VMs of instance group {slice_.instance_group} drive it" if slice_.instance_group else text
 

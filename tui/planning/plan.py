@@ -19,7 +19,7 @@ from tui.text.printable import count_noun
 WARM_UP_EPOCHS = 5
 """Length of the warm-up of Goyal et al."""
 _WARM_UP_SHARE = 3
-"""At most one part in this many of a short training is warm-up."""
+"""A short training spends at most one in this many of its epochs on the warm-up."""
 LINEAR_RULE_HOLDS_TO = 8192
 """The largest global batch at which Goyal et al. saw no loss of accuracy (ResNet-50, ImageNet)."""
 _CORES_A_VM = 8
@@ -76,14 +76,13 @@ def make_plan(
 ) -> Plan:
     """Scale a training with this global batch size from `source` to `target`.
 
-    With `keep_global_batch` the batch is divided among the new cores; steps and learning rate stay as they are.
-
-    `steps` counts the batches of the whole training. Raises UsageError for an unknown accelerator type and for
-    numbers that are not positive.
+    `steps` counts the batches of the whole training. With `keep_global_batch` the batch is divided among the new
+    cores; steps and learning rate stay as they are. Raises UsageError for an unknown accelerator type and for numbers
+    that are not positive.
     """
     old, new = known_type(source), known_type(target)
     _require_positive({"batch size": batch_size, "steps": steps, "learning rate": lr, "epochs": epochs})
-    per_core, warnings = _share(batch_size, new if keep_global_batch else old)
+    per_core, warnings = _batch_per_core(batch_size, new if keep_global_batch else old)
     global_batch = per_core * new.devices
     scaled_steps, uneven = _scaled_steps(batch_size, steps, global_batch)
     try:
@@ -94,33 +93,29 @@ def make_plan(
     warm_up_steps = None
     if warm_up is not None and scaled_steps is not None and epochs is not None:
         warm_up_steps = math.ceil(scaled_steps * Fraction(str(warm_up)) / Fraction(str(epochs)))
+    notes = _notes(old, new, lr, scaled_lr, warm_up)
+    if keep_global_batch:
+        before = batch_size / old.devices
+        notes.append(
+            f"the global batch is kept: {per_core:,} per core instead of {before:,g}, so cores may be used less"
+        )
     return Plan(
-        old.name,
-        new.name,
-        per_core,
-        global_batch,
-        scaled_steps,
-        epochs,
-        scaled_lr,
-        warm_up,
-        warm_up_steps,
-        (*warnings, *uneven, *_generation_warnings(old, new), *_batch_warnings(global_batch, lr)),
-        (
-            *_notes(old, new, lr, scaled_lr, warm_up),
-            *_global_batch_notes(batch_size, per_core, old, keep_global_batch),
-        ),
+        source=old.name,
+        target=new.name,
+        batch_per_core=per_core,
+        global_batch=global_batch,
+        steps=scaled_steps,
+        epochs=epochs,
+        lr=scaled_lr,
+        warm_up_epochs=warm_up,
+        warm_up_steps=warm_up_steps,
+        warnings=(*warnings, *uneven, *_generation_warnings(old, new), *_batch_warnings(global_batch, lr)),
+        notes=tuple(notes),
     )
 
 
-def _global_batch_notes(batch_size: int, per_core: int, old: Accelerator, keep: bool) -> list[str]:
-    if not keep:
-        return []
-    before = batch_size / old.devices
-    return [f"the global batch is kept: {per_core:,} per core instead of {before:,g}, so cores may be used less"]
-
-
 def known_type(name: str) -> Accelerator:
-    """Parse an accelerator type, also a colloquial one (`v5e-16`). Raises UsageError, also for fractions of VMs."""
+    """Parse an accelerator type or its common name (`v5e-16`). Raises UsageError, also for a fraction of a VM."""
     generation, dash, number_text = name.strip().lower().partition("-")
     accelerator = parse(_ALSO_CALLED.get(generation, generation) + dash + number_text)
     if accelerator is None:
@@ -146,13 +141,13 @@ def _require_positive(numbers: dict[str, int | float | None]) -> None:
             raise UsageError(f"the {name} must be more than 0, not {number:g}")
 
 
-def _share(batch_size: int, old: Accelerator) -> tuple[int, list[str]]:
+def _batch_per_core(batch_size: int, kind: Accelerator) -> tuple[int, list[str]]:
     """Return the examples per core, and a warning where they are not a whole number."""
-    per_core, remainder = divmod(batch_size, old.devices)
+    per_core, remainder = divmod(batch_size, kind.devices)
     if not remainder:
         return per_core, []
     per_core = max(1, per_core)
-    text = f"a batch of {batch_size:,} does not divide by the {old.devices} cores of {old.name}"
+    text = f"a batch of {batch_size:,} does not divide by the {kind.devices} cores of {kind.name}"
     return per_core, [f"{text}: planned with {per_core:,} per core"]
 
 
@@ -205,7 +200,7 @@ def _batch_warnings(global_batch: int, lr: float | None) -> list[str]:
 
 def _notes(
     old: Accelerator, new: Accelerator, lr: float | None, scaled_lr: float | None, warm_up: float | None
-) -> tuple[str, ...]:
+) -> list[str]:
     notes = [
         f"{old.name}: {_shape(old)}; {new.name}: {_shape(new)}",
         "the number of epochs stays the same",
@@ -215,7 +210,7 @@ def _notes(
         if warm_up is not None:
             over = "the first epoch" if warm_up == 1 else f"the first {warm_up:g} epochs"
             notes.append(f"warm up from {lr:g} to {scaled_lr:g} over {over}")
-    return tuple(notes)
+    return notes
 
 
 def _shape(kind: Accelerator) -> str:

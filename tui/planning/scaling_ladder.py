@@ -1,4 +1,4 @@
-"""The scaling ladder: start with the smallest slice, then go up as long as that is worth it.
+"""The scaling ladder: start with the smallest slice, then use larger ones while they are worth their cost.
 
 Scaling efficiency is the rate per core relative to that of the smallest slice of the same generation.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tui.pod.accelerator import parse
@@ -37,7 +37,7 @@ SIZES: dict[str, tuple[int, ...]] = {
 class Finished:
     """A finished run for the ladder; `rate_total` in examples/s over all cores.
 
-    `cores` counts XLA devices, for types that do not say it (a local pod's or a hosts file's).
+    `cores` counts XLA devices. It is used for slices whose type does not give the number: a local pod, a hosts file.
     """
 
     run: str
@@ -46,7 +46,7 @@ class Finished:
     rate_total: float | None
     cores: int | None = None
     rehearsal: bool = False
-    """Whether its figures are made up: it counts only where no other run has a rate."""
+    """Whether its figures are invented; they are used only if no other run of the size has a rate."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +75,8 @@ class Rung:
     rehearsal: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the rung as `--json` outputs contain it."""
-        return {
-            "accelerator_type": self.accelerator_type,
-            "cores": self.cores,
-            "run": self.run,
-            "rate_total": self.rate_total,
-            "rate_per_core": self.rate_per_core,
-            "efficiency": self.efficiency,
-            "verdict": self.verdict,
-            "rehearsal": self.rehearsal,
-        }
+        """Return the rung for `--json` output; names are stable."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ class Ladder:
     advice: str
 
     def to_json(self) -> dict[str, Any]:
-        """Return the ladder as `--json` outputs contain it."""
+        """Return the ladder for `--json` output; names are stable."""
         return {
             "generation": self.generation,
             "rungs": [rung.to_json() for rung in self.rungs],
@@ -112,7 +103,7 @@ class Ladder:
 def ladders(runs: Iterable[Finished], *, worth: float = WORTH_GOING_UP) -> tuple[Ladder, ...]:
     """Return a ladder for each generation; runs with an unknown number of cores are left out.
 
-    `worth` is the efficiency from which going up is worth it.
+    `worth` is the scaling efficiency below which a larger slice is not worth its cost.
     """
     by_generation: dict[str, dict[_Size, list[Finished]]] = {}
     for run in runs:
@@ -128,7 +119,7 @@ def is_comparable(run: Finished) -> bool:
 
 
 def _size_of(run: Finished) -> _Size | None:
-    """Return the size by the type's own arithmetic, or else by the counted cores."""
+    """Return the size that the type gives, or else the one by the counted cores."""
     name = run.accelerator_type or ""
     kind = parse(name)
     if kind is not None:
@@ -160,14 +151,13 @@ def _ladder(generation: str, sizes: dict[_Size, list[Finished]], worth: float) -
 
 
 def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: float) -> Rung:
-    measured = [(run.rate_total, run) for run in runs if run.succeeded and _is_rate(run.rate_total)]
-    if not measured:
+    rates = [(_rate_of(run), run) for run in runs if run.succeeded and _rate_of(run)]
+    if not rates:
         worked = any(run.succeeded for run in runs)
         verdict = "works, but reported no rate" if worked else "no successful run yet"
         return Rung(size.name, size.cores, runs[-1].run, None, None, None, verdict)
-    real = [pair for pair in measured if not pair[1].rehearsal]
-    rate, run = max(real or measured, key=lambda pair: pair[0] or 0.0)
-    assert rate is not None
+    real = [(rate, run) for rate, run in rates if not run.rehearsal]
+    rate, run = max(real or rates, key=lambda pair: pair[0])
     per_core = significant(rate / size.cores)
     if smallest is None:
         verdict = "smallest (baseline)"
@@ -177,8 +167,10 @@ def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: floa
     return Rung(size.name, size.cores, run.run, significant(rate), per_core, efficiency, verdict, run.rehearsal)
 
 
-def _is_rate(rate: float | None) -> bool:
-    return rate is not None and math.isfinite(rate) and rate > 0
+def _rate_of(run: Finished) -> float:
+    """Return the run's rate; 0 if it has none that can be compared."""
+    rate = run.rate_total or 0.0
+    return rate if math.isfinite(rate) and rate > 0 else 0.0
 
 
 def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str | None, str]:

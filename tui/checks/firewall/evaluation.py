@@ -1,8 +1,8 @@
-"""Decides whether firewall rules let a connection through, and names the rule that decides.
+"""Decide whether firewall rules let a connection through, and name the deciding rule.
 
-Google Cloud documentation, VPC firewall rules and policies: the levels are evaluated one after the other; in each,
-the matching rule with the lowest priority number decides, deny before allow. A rule with `goto_next`, and a level
-without a match, leave the decision to the next level. In the end ingress is denied and egress allowed.
+Google Cloud documentation, VPC firewall rules and policies: the levels are evaluated in order; in each level, the
+matching rule with the lowest priority number decides, deny before allow. A rule with `goto_next`, and a level without
+a match, leave the decision to the next level. If no level decides, ingress is denied and egress is allowed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class FirewallEndpoint:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether connections pass, and the rule that decides; None is the implied rule.
+    """Whether connections pass, and the deciding rule; None is the implied rule.
 
-    `allowed` is None if that depends on the address in a range or on something unknown, such as secure tags; `rule`
-    is then the first one it depends on.
+    `allowed` is None if the result depends on the address in a range or on something unknown, such as secure tags;
+    `rule` is then the first rule on which it depends.
     """
 
     allowed: bool | None
@@ -52,7 +52,7 @@ class Decision:
 
 
 def decide(rules: Iterable[FirewallRule], source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> Decision:
-    """Return whether `source` may connect to tcp:`port` of `target`: out of the one, and into the other."""
+    """Return whether `source` may connect to tcp:`port` of `target`, by the egress and the ingress rules."""
     ordered = sorted(rules, key=lambda rule: (rule.level, rule.priority, rule.action != DENY))
     entering = _decide(ordered, source, target, port, "INGRESS")
     leaving = _decide(ordered, source, target, port, "EGRESS") if source.inside else None

@@ -1,4 +1,4 @@
-"""What the firewall rules say about SSH and the ports between workers, beside what the probes found."""
+"""Check rows about what the firewall rules decide for SSH and for the ports between workers."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def firewall_rows(
 ) -> list[CheckRow]:
     """Return a row for SSH from here, one for each port between the workers, and an unknown one for each gap.
 
-    `probed` are the rows of the probes. `origins` are the addresses from which logins arrived at the workers; with
-    `jump`, the jump host's. `tags` and `account` are the slice's network tags and service account.
+    `probed` are the rows of the probes. `origins` are the addresses from which logins arrived at the workers: this
+    machine's, or the jump host's. `tags` and `account` are the slice's network tags and service account.
     """
     if isinstance(read, TpuTuiError):
         return [error_row("firewall", "unknown", read)]
@@ -162,7 +162,7 @@ def _between(rules: Sequence[FirewallRule], workers: Sequence[FirewallEndpoint],
 
 
 def _remedy(slice_: Slice, name: str, port: int, ranges: str, decision: Decision) -> str:
-    """Return how to allow the port from (or to) the ranges: by a VPC firewall rule before the one that decides."""
+    """Return how to allow the port from (or to) the ranges: by a firewall rule before the deciding rule."""
     rule = decision.rule
     if rule is not None and rule.priority == 0:
         return f"no rule comes before {rule.name} (priority 0): change that rule"

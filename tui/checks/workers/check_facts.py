@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 ASK_TIMEOUT = 30.0
-"""Seconds for the whole call; a hanging disk or interpreter takes that long."""
+"""Seconds for the whole call, in case a disk or an interpreter hangs."""
 END, SILENT = "end", "its state could not be read"
-"""The last answer of each worker, and the error's sentence if it is missing."""
+"""The last answer of each worker, and the sentence of the error for a missing one."""
 Ask = Callable[[int, Call], Awaitable[list[Answer]]]
-"""Makes a call on a worker and returns its answers up to END. Raises WorkerError if that is missing."""
+"""Makes a call on a worker and returns its answers up to END. Raises WorkerError if END is missing."""
 LOGIN, JOB, NOBODY = "login", "job", ""
-"""The interpreter whose versions are read: a login's, a job's, or none (starting one costs time)."""
+"""The interpreter whose versions are read: a login's, a job's, or none, which saves the time to start one."""
 _KIB = 1024
 
 
 @dataclass(frozen=True)
 class Disk:
-    """Space of a file system that is written to, in bytes. `files_free` is None if it does not count files."""
+    """Space of a file system, in bytes. `files_free` is None if the file system does not count files."""
 
     place: str
     free: int
@@ -54,7 +54,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Owner:
-    """A process that has a chip or the lock file open; `age` in seconds, `run` is the run it belongs to."""
+    """A process that has a chip or the lock file open; `age` in seconds, `run` is its run, if it belongs to one."""
 
     pid: int
     user: str
@@ -145,9 +145,9 @@ def make_call(query: FactsQuery) -> Call:
 
 
 async def ask_facts(index: int, ask: Ask, query: FactsQuery) -> Facts:
-    """Read the facts of one worker. It must be connected: connecting would make the clock's difference inexact.
+    """Read the facts of a connected worker: time spent on connecting would blur the difference between the clocks.
 
-    Raises WorkerError when it cannot be reached or its answer is incomplete.
+    Raises WorkerError when the worker cannot be reached or its answer is incomplete.
     """
     call = make_call(query)
     sent = time.time()
@@ -213,8 +213,7 @@ def facts_from(index: int, answers: Sequence[Answer], sent: float, received: flo
 
 
 def _number(row: Sequence[str], column: int) -> int | None:
-    text = row[column] if column < len(row) else ""
-    return parse_integer(text)
+    return parse_integer(row[column]) if column < len(row) else None
 
 
 def _address(text: str) -> str | None:
@@ -244,7 +243,7 @@ def _disk(row: Sequence[str]) -> Disk | None:
 
 
 def _clock(readings: Sequence[float | None], sent: float, received: float) -> Clock | None:
-    """Return the offset from the first and the last reading: the time between them does not reduce the accuracy."""
+    """Return the offset from the first and the last reading; the time between the two costs no accuracy."""
     if len(readings) < 2 or readings[0] is None or readings[-1] is None:
         return None
     most, least = readings[0] - sent, readings[-1] - received

@@ -20,7 +20,7 @@ COMPARED = ("python", "torch", "torch_xla", "libtpu", "jax", "jaxlib")
 _FRAMEWORKS = ("torch", "jax")
 _ABSENT = "none"
 _ENOUGH_TO_VOTE = 3
-"""With fewer clocks there is no majority; they are compared with this machine's."""
+"""Fewer clocks have no majority and are compared with this machine's clock."""
 _RELEASE = re.compile(r"\d+\.\d+")
 _HASH_SHOWN = 12
 """Characters of a hash to show."""
@@ -39,13 +39,8 @@ _RUNTIME_OF = {
 }
 
 
-def rows_across(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[CheckRow]:
-    """Return the rows about versions, synced code and clocks of the workers that answered."""
-    return [*version_rows(all_facts), *code_rows(all_facts), *clock_rows(all_facts, limits)]
-
-
 def runtime_rows(slice_: Slice) -> list[CheckRow]:
-    """Return whether the runtime version fits the accelerator; nothing for VMs without one of their own."""
+    """Return whether the runtime version fits the accelerator; nothing for VMs without a TPU runtime."""
     kind = accelerator.parse(slice_.accelerator_type or "")
     runtime = slice_.runtime_version
     if kind is None or not runtime or slice_.tpu_node:
@@ -78,7 +73,7 @@ def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
             "versions",
             name,
             {facts.worker: facts.versions.get(name, _ABSENT) for facts in answered},
-            _same_minor if name == "python" else _nothing_is_alike,
+            _same_minor if name == "python" else lambda *_: False,
             remedy.format(name=name),
         )
     ]
@@ -96,7 +91,7 @@ def _version_unknown(facts: Facts) -> CheckRow:
 def _differing(
     check: str, name: str, having: Mapping[int, str], alike: Callable[[str, str], bool], remedy: str
 ) -> list[CheckRow]:
-    """Return failures for values that differ between workers, warnings if they are `alike`; nothing if all agree."""
+    """Return a failure for each differing value, or a warning if `alike` accepts it; nothing if all values agree."""
     workers: dict[str, list[int]] = {}
     for worker, value in having.items():
         workers.setdefault(value, []).append(worker)
@@ -127,14 +122,6 @@ def _same_minor(usual: str, value: str) -> bool:
     return first is not None and second is not None and first[0] == second[0]
 
 
-def _nothing_is_alike(_usual: str, _value: str) -> bool:
-    return False
-
-
-def _everything_is_alike(_usual: str, _value: str) -> bool:
-    return True
-
-
 def _workers(ranks: Sequence[int]) -> str:
     return f"worker {ranks[0]}" if len(ranks) == 1 else f"workers {format_ranks(ranks)}"
 
@@ -151,7 +138,7 @@ def _same(all_facts: Sequence[Facts]) -> CheckRow:
 
 
 def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
-    """Return whether every worker has the last synced tree, unchanged; nothing if none was ever synced."""
+    """Return whether every worker has the last synced tree, unchanged; nothing if no tree was ever synced."""
     synced = {facts.worker: facts.code for facts in all_facts}
     if not any(synced.values()):
         return []
@@ -162,7 +149,7 @@ def code_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
         if code is not None and code.state == "changed"
     ]
     having = {worker: _short(code.hash) if code else _ABSENT for worker, code in synced.items()}
-    rows += _differing("code", "synced code", having, _everything_is_alike, remedy)
+    rows += _differing("code", "synced code", having, lambda *_: True, remedy)
     if rows:
         return rows
     scope = "" if len(synced) == 1 else f" on all {len(synced)} workers"
@@ -184,7 +171,7 @@ def _misfit(facts: Facts) -> list[CheckRow]:
 
 
 def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[CheckRow]:
-    """Return a row for each clock that is off, one for this machine's if that is off; one row when all agree."""
+    """Return a row for each wrong clock, including this machine's; one row if all clocks agree."""
     clocks = {facts.worker: facts.clock for facts in all_facts if facts.clock is not None}
     rows = [
         make_row("clock", "unknown", "could not read its clock", worker=facts.worker)

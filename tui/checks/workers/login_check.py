@@ -8,38 +8,31 @@ from tui.checks.check_row import CheckRow, error_row, make_row
 
 if TYPE_CHECKING:
     from tui.ssh.exec.port_probe import LoginResult
-    from tui.ssh.fleet import Fleet
 
-_STEPS = (("connect", "tcp"), ("greeting", "handshake"), ("host_key", "host_key"), ("login", "reachability"))
-"""The stages of a login and their checks; `reachability`, the last, is the complete login."""
-_COUNTED_AS = {"name": "connect", **{stage: stage for stage, _ in _STEPS}}
-
-
-async def reach_rows(index: int, fleet: Fleet) -> list[CheckRow]:
-    """Return one worker's rows; the last one passes, or has the reason why the login failed."""
-    return rows_of_reach(await fleet.try_login(index))
+_CHECKS = ("tcp", "handshake", "host_key", "reachability")
+"""The steps of a login, in order; `reachability`, the last, is the complete login."""
+_CHECK_OF_STAGE = {"name": "tcp", "connect": "tcp", "greeting": "handshake", "host_key": "host_key"}
 
 
-def rows_of_reach(reach: LoginResult) -> list[CheckRow]:
-    """Return the rows of a login: the steps that passed, then the one that failed."""
+def login_rows(result: LoginResult) -> list[CheckRow]:
+    """Return a row for each step of a login that passed, then one for the step that failed."""
     rows: list[CheckRow] = []
-    ended = _COUNTED_AS.get(reach.stage, "login")
-    for stage, check in _STEPS:
-        if stage == ended and reach.error is not None:
-            return [*rows, error_row(check, "fail", reach.error, worker=reach.worker)]
-        rows.append(make_row(check, "pass", _passed(check, reach), worker=reach.worker))
+    for check in _CHECKS:
+        if result.error is not None and check == _CHECK_OF_STAGE.get(result.stage, "reachability"):
+            return [*rows, error_row(check, "fail", result.error, worker=result.worker)]
+        rows.append(make_row(check, "pass", _passed(check, result), worker=result.worker))
     return rows
 
 
-def _passed(check: str, reach: LoginResult) -> str:
+def _passed(check: str, result: LoginResult) -> str:
     if check == "tcp":
-        return "connected" + _after(reach.connected)
+        return "connected" + _after(result.connected)
     if check == "handshake":
-        took = None if reach.logged_in is None or reach.connected is None else reach.logged_in - reach.connected
+        took = None if result.logged_in is None or result.connected is None else result.logged_in - result.connected
         return "keys exchanged" + (f", {took * 1000:.0f} ms including the login" if took is not None else "")
     if check == "host_key":
         return "the host key is trusted"
-    return "logged in" + _after(reach.logged_in)
+    return "logged in" + _after(result.logged_in)
 
 
 def _after(seconds: float | None) -> str:
