@@ -80,6 +80,12 @@ def test_a_lock_that_cannot_be_opened_is_worse_than_one_that_can() -> None:
     assert status(replace(FINE, lock=LOCK, owners=(owner,)), "lockfile") == ["pass"]
 
 
+def test_the_command_that_removes_a_lock_quotes_the_path_that_the_worker_sent() -> None:
+    lock = replace(LOCK, path="/tmp/lock; reboot")
+    remedies = [row.remedy or "" for row in rows_of_facts(replace(FINE, lock=lock), POD, CheckThresholds())]
+    assert [remedy for remedy in remedies if remedy.endswith("-- sudo rm '/tmp/lock; reboot'")]
+
+
 def test_malformed_answers_and_those_with_another_nonce_are_ignored() -> None:
     output = b"\n".join(
         [

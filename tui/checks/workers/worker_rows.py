@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 from tui.checks.check_row import CheckRow, Report, error_row, make_row
@@ -15,7 +16,7 @@ from tui.ssh.exec.script_protocol import ScriptNotRunError
 
 GIB = 1024**3
 _USUAL_PLACES = {"home": "home", "tmp": "/tmp"}
-"""Places that every worker has, and how messages name them."""
+"""The places on every worker, and their names in messages."""
 _WRITE_REMEDY = "check whether it was remounted read-only after a disk error (mount, dmesg), and its owner (ls -ld)"
 _MIN_FREE_FILES = 1000
 """A disk with room for fewer files is full, however many bytes are free."""
@@ -39,7 +40,7 @@ def _row(check: str, facts: Facts, status: str, detail: str, remedy: str | None 
 
 
 def _on(facts: Facts, slice_: Slice, command: str) -> str:
-    """Return the tpu-tui command that runs this command on that worker."""
+    """Return the tpu-tui command that runs `command` on the worker of these facts."""
     return f"tpu-tui exec {slice_.path} --worker {facts.worker} -- {command}"
 
 
@@ -146,7 +147,7 @@ def _lock_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
         detail = f"{lock.path} of {lock.user}; it is not known whether a process uses it"
         return [_row("lockfile", facts, "unknown", detail, "allow sudo without a password there")]
     detail = f"{lock.path} of {lock.user} was left behind: no process uses it or a chip"
-    remedy = _on(facts, slice_, f"sudo rm {lock.path}")
+    remedy = _on(facts, slice_, f"sudo rm {shlex.quote(lock.path)}")
     return [_row("lockfile", facts, "warn" if lock.writable else "fail", detail, remedy)]
 
 
