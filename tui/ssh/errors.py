@@ -1,4 +1,4 @@
-"""Why a worker could not be reached over SSH: one table of causes, each with its sentence and its remedy."""
+"""The causes why a worker cannot be reached over SSH, each with its sentence and its remedy."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ _MAX_REMOTE_CHARACTERS = 200
 """Characters of a server's own text that a message repeats."""
 _MAX_GREETING_CHARACTERS = 60
 """Characters of that text where an SSH server's greeting is expected."""
-_FORWARDING_PROHIBITED = 1
-"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, section 5.1)."""
+ADMINISTRATIVELY_PROHIBITED = 1
+"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, section 5.1): the server's configuration forbids it."""
 _REMOTE = ("words", "command", "host")
-"""Template values that a server, a program or a configuration wrote."""
-WorkerName = int | str | None
-"""A worker's index, another name for a host, or None for no worker."""
+"""Template values whose text comes from a server, a program or a configuration."""
 
 
 class Reason(str, enum.Enum):
-    """What went wrong, for programs; the error's sentence is for people."""
+    """The kind of failure, for programs; the error's sentence is for people."""
 
     NAME = "name"
     NO_ROUTE = "no_route"
@@ -53,7 +51,7 @@ class SshError(WorkerError):
     """A worker's connection failed for a `reason` that programs can distinguish."""
 
     def __init__(
-        self, reason: Reason, what: str, *, worker: WorkerName = None, why: str = "", remedy: str = ""
+        self, reason: Reason, what: str, *, worker: int | None = None, why: str = "", remedy: str = ""
     ) -> None:
         super().__init__(what, worker=worker, why=why, remedy=remedy)
         self.reason = reason
@@ -62,7 +60,7 @@ class SshError(WorkerError):
 
 
 class Endpoint(Protocol):
-    """Where a login leads: the parts of a `Login` that messages name."""
+    """The parts of a `Login` that messages name."""
 
     @property
     def host(self) -> str:
@@ -82,17 +80,17 @@ class Endpoint(Protocol):
 
 @dataclass(frozen=True)
 class Cause:
-    """One way to fail; in its templates a login is `{where}`, `{port}` and `{account}`.
+    """One kind of failure; its templates name a login as `{where}`, `{port}` and `{account}`.
 
-    `sentence` is "what: why", as `TpuTuiError` has the two.
+    `sentence` is "what: why", the two texts of a `TpuTuiError`.
     """
 
     reason: Reason
     sentence: str
     remedy: str = ""
 
-    def error(self, worker: WorkerName, login: Endpoint | None = None, **values: object) -> SshError:
-        """Return the error for one worker; text that others wrote is made printable and short."""
+    def error(self, worker: int | None, login: Endpoint | None = None, **values: object) -> SshError:
+        """Return the error for one worker; text from other machines and programs is made printable and short."""
         fields = {name: quote_remote(str(value)) if name in _REMOTE else value for name, value in values.items()}
         if login is not None:
             account = f"{one_line(login.user)}@{login.host}"
@@ -152,7 +150,7 @@ _BY_ERRNO = {
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), FILE_LIMIT),
 }
 
-# The way to the worker's SSH port: a jump host, a ProxyCommand, IAP.
+# The route to the worker's SSH port: a jump host, a ProxyCommand, IAP.
 _JUMP_FORBIDS = Cause(
     Reason.ROUTE_MISSING,
     "the jump host does not forward: the jump host {jump} says: {words}",
@@ -185,7 +183,7 @@ _JUMP_CAUSES = {
         "check the address of the worker",
     ),
 }
-"""What a jump host's text contains when it cannot connect; the first match counts."""
+"""Causes by what a jump host's text contains when it cannot connect; the first match counts."""
 JUMP_SILENT = Cause(
     Reason.TIMED_OUT,
     "no answer: the jump host {jump} did not reach {where} within {seconds:g} s",
@@ -312,7 +310,7 @@ NO_SESSION = Cause(
     Reason.SESSIONS, "it opens no session: {words}", "raise MaxSessions in its sshd_config, and see its log"
 )
 SESSION_TAKEN = Cause(Reason.TAKEN, "its only session is in use: MaxSessions is 1")
-"""The one session per connection is open: the command needs another connection, or that session's end."""
+"""The server allows one session per connection: a command must use another connection or wait."""
 _LOST = Cause(
     Reason.LOST,
     "the connection was lost: {words}",
@@ -325,7 +323,7 @@ TOO_MUCH_OUTPUT = Cause(
 )
 
 
-def connect_error(error: BaseException, worker: WorkerName, login: Endpoint, seconds: float) -> SshError:
+def connect_error(error: BaseException, worker: int | None, login: Endpoint, seconds: float) -> SshError:
     """Return why no TCP connection was made within `seconds`."""
     number = getattr(error, "errno", None) or 0
     if isinstance(error, (socket.gaierror, UnicodeError)):
@@ -334,25 +332,25 @@ def connect_error(error: BaseException, worker: WorkerName, login: Endpoint, sec
     return cause.error(worker, login, seconds=seconds, words=str(error))
 
 
-def jump_host_error(code: int, words: str, worker: WorkerName, login: Endpoint, jump: str) -> SshError:
-    """Return why a jump host did not connect to the worker; `code` and `words` are the jump host's."""
+def jump_host_error(code: int, words: str, worker: int | None, login: Endpoint, jump: str) -> SshError:
+    """Return why a jump host did not connect to the worker; it sent the `code` and the `words`."""
     lowered = words.lower()
     matches = (cause for texts, cause in _JUMP_CAUSES.items() if any(text in lowered for text in texts))
-    cause = _JUMP_FORBIDS if code == _FORWARDING_PROHIBITED else next(matches, _JUMP_FAILED)
+    cause = _JUMP_FORBIDS if code == ADMINISTRATIVELY_PROHIBITED else next(matches, _JUMP_FAILED)
     return cause.error(worker, login, jump=jump, words=words)
 
 
-def not_ssh_error(worker: WorkerName, login: Endpoint, greeting: bytes = b"") -> SshError:
-    """Return that another service listens there, with the first line of its `greeting`."""
+def not_ssh_error(worker: int | None, login: Endpoint, greeting: bytes = b"") -> SshError:
+    """Return the error for another service at that address, with the first line of its `greeting`."""
     line = next(iter(greeting.strip().splitlines()), b"")
     answer = f' (it answered "{quote_remote(line, _MAX_GREETING_CHARACTERS)}")' if line else ""
     return NOT_SSH.error(worker, login, answer=answer)
 
 
 def denied_error(
-    worker: WorkerName, login: Endpoint, tried: int, locked: list[str], slice_: str | None, words: str, os_login: bool
+    worker: int | None, login: Endpoint, tried: int, locked: list[str], slice_: str | None, words: str, os_login: bool
 ) -> SshError:
-    """Return that the server accepts none of the keys; `locked` are key files that are still encrypted."""
+    """Return the error for keys that the server refuses; `locked` are key files that are still encrypted."""
     keys = "1 SSH key" if tried == 1 else f"{tried} SSH keys"
     copy_id = f" (`ssh-copy-id {one_line(login.user)}@{login.host}` for a machine outside Google Cloud)"
     return (_DENIED_BY_OS_LOGIN if os_login else _DENIED).error(
@@ -366,8 +364,8 @@ def denied_error(
     )
 
 
-def more_than_a_key_error(worker: WorkerName, login: Endpoint, methods: Sequence[str], words: str = "") -> SshError:
-    """Return that the server accepts no login by a key alone; `words` are the server's."""
+def more_than_a_key_error(worker: int | None, login: Endpoint, methods: Sequence[str], words: str = "") -> SshError:
+    """Return the error for a server that accepts no login by a key alone; it sent the `words`."""
     asks = "keyboard-interactive" in methods
     return _MORE_THAN_A_KEY.error(
         worker,
@@ -378,21 +376,21 @@ def more_than_a_key_error(worker: WorkerName, login: Endpoint, methods: Sequence
     )
 
 
-def no_session_in_time(worker: WorkerName, seconds: float) -> SshError:
-    """Return that the server did not answer within `seconds` whether it opens a session."""
+def no_session_in_time(worker: int | None, seconds: float) -> SshError:
+    """Return the error for a server that did not answer a request for a session within `seconds`."""
     error = _NO_SESSION_IN_TIME.error(worker, seconds=round(seconds, 1))
     error.started = True
     return error
 
 
-def lost_error(worker: WorkerName, words: str, *, started: bool = True) -> SshError:
-    """Return that the connection broke; `started` is False when the command certainly never began."""
+def lost_error(worker: int | None, words: str, *, started: bool = True) -> SshError:
+    """Return the error for a broken connection; `started` is False when the command certainly never began."""
     error = _LOST.error(worker, words=words or "it was closed")
     error.started = started
     return error
 
 
-def iap_error(worker: WorkerName, instance: str, code: int, words: str) -> SshError:
+def iap_error(worker: int | None, instance: str, code: int, words: str) -> SshError:
     """Return why IAP opened no tunnel; `code` is a WebSocket close code or an HTTP status, 0 for neither."""
     status = f" ({code})" if code else ""
     why = f"{instance}: {quote_remote(words) or 'no reason given'}{status}"

@@ -30,7 +30,7 @@ THRESHOLD_NAMES = ("connect_timeout", "login_timeout", "keepalive", "keepalive_c
 
 
 class Prompter(Protocol):
-    """Asks the user: in a terminal, or in a dialog of the console."""
+    """Asks the user questions, in a terminal or in a dialog of the console."""
 
     async def secret(self, text: str) -> str | None:
         """Return a passphrase or one-time code; None when the person declines."""
@@ -80,9 +80,9 @@ class Access:
     sessions: int = 8
     """Simultaneous commands over one connection: OpenSSH's MaxSessions is 10."""
     slice: str | None = None
-    """The slice that the workers belong to, for the remedies in messages."""
+    """The slice of the workers, for the remedies in messages."""
     os_login: bool = False
-    """Whether the workers' users come from OS Login, for the remedies in messages."""
+    """Whether the workers use OS Login, for the remedies in messages."""
     iap_url: str | None = None
     """The address of IAP's tunnel service, if it is not Google's."""
     token_command: tuple[str, ...] = ()
@@ -133,11 +133,11 @@ def local_user() -> str:
 
 
 def access_from(settings: Settings, environ: Mapping[str, str] | None = None) -> Access:
-    """Return the access from settings, the agent, `~/.ssh` and gcloud's conventions; reads no file yet."""
+    """Return the access from settings, the agent, `~/.ssh` and gcloud's conventions. No file is read."""
     environ = os.environ if environ is None else environ
     ssh = Path("~/.ssh").expanduser()
     config = ssh / "config"
-    configured = tuple(str(Path(path).expanduser().absolute()) for path in settings.known_hosts)
+    configured = tuple(map(str, settings.known_hosts))
     usual = (str(ssh / GOOGLE_KNOWN_HOSTS), str(ssh / "known_hosts"), "/etc/ssh/ssh_known_hosts")
     numbers: dict[str, Any] = {}
     for name in THRESHOLD_NAMES:
@@ -146,7 +146,7 @@ def access_from(settings: Settings, environ: Mapping[str, str] | None = None) ->
             numbers[name] = value if name.endswith(("timeout", "keepalive")) else max(1, int(value))
     return Access(
         user=settings.user,
-        identity=str(settings.identity.expanduser().absolute()) if settings.identity else None,
+        identity=str(settings.identity) if settings.identity else None,
         identities=tuple(str(ssh / name) for name in (GOOGLE_KEY, *DEFAULT_KEYS)),
         agent=environ.get("SSH_AUTH_SOCK") or None,
         port=settings.port,
@@ -172,7 +172,7 @@ def address_of(worker: Worker, route: str) -> str | None:
 async def login_for(
     host: str, port: int | None, user: str | None, access: Access, *, alias: str | None = None
 ) -> Login:
-    """Apply the OpenSSH configuration to one host; explicit values win over it.
+    """Return the login for one host, by the OpenSSH configuration; explicit values win over it.
 
     `port` and `user` are None if not given. Raises UsageError for a configuration that cannot be read.
     """
@@ -206,7 +206,7 @@ async def login_to(worker: Worker, access: Access) -> Login:
 
 
 async def logins_to(workers: Iterable[Worker], access: Access) -> list[Login | TpuTuiError]:
-    """Return the login for each worker, or why there is none; no more of them at once than handshakes."""
+    """Return the login for each worker, or why it has none; at most `access.handshakes` are found at once."""
     turns = asyncio.Semaphore(access.handshakes)
 
     async def find(worker: Worker) -> Login | TpuTuiError:
@@ -220,6 +220,6 @@ async def logins_to(workers: Iterable[Worker], access: Access) -> list[Login | T
 
 
 async def configured_logins(workers: Iterable[Worker], access: Access) -> list[Login]:
-    """Return these workers' logins; empty without a configuration, and without workers whose entry cannot be read."""
+    """Return the workers' logins that can be found; none without an OpenSSH configuration."""
     logins = await logins_to(workers, access) if access.config else []
     return [login for login in logins if isinstance(login, Login)]

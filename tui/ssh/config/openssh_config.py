@@ -25,7 +25,7 @@ from tui.text.printable import one_line
 SSH_TIMEOUT_S = 10.0
 """Seconds that `ssh -G` may take: a `Match exec` runs one of the user's programs."""
 CACHE_S = 60.0
-"""Seconds for which its answer is reused: such a program may test which network this machine is in."""
+"""Seconds for which an answer of `ssh -G` is reused: a program of `Match exec` may test this machine's network."""
 _ONLY_SSH = re.compile(rb"^\s*(match|canonicalize)", re.IGNORECASE | re.MULTILINE)
 """Directives that only ssh(1) can evaluate: conditions, a second pass, name lookups."""
 _NOWHERE = ("none", "/dev/null")
@@ -79,7 +79,7 @@ async def read_config(path: str, host: str, port: int | None, user: str | None, 
 
 
 def _from_cache(query: _Query) -> HostConfig | str:
-    """Return the settings read here or cached from `ssh -G`; otherwise the reason to run `ssh -G`."""
+    """Return the settings from the file or from a cached answer; otherwise the reason to run `ssh -G`."""
     stamp, now = _stamp(query.path), time.monotonic()
     when, answered_for, answer = _answers.get(query, (now, stamp, None))
     if answer is not None and answered_for == stamp and now - when < CACHE_S:
@@ -97,7 +97,7 @@ def _stamp(path: str) -> _Stamp:
 
 @functools.lru_cache(maxsize=4096)
 def _read(query: _Query, _: _Stamp) -> HostConfig | str:
-    """Return the file's settings if they can be read here, else the reason why not."""
+    """Return the file's settings; the reason to run `ssh -G` if only ssh can evaluate the file."""
     problem = "it uses directives that only ssh understands"
     with suppress(OSError):
         if not _ONLY_SSH.search(Path(query.path).read_bytes()):
@@ -109,7 +109,7 @@ def _read(query: _Query, _: _Stamp) -> HostConfig | str:
 
 
 def _read_here(query: _Query) -> HostConfig:
-    """Read the file with asyncssh. Raises ValueError when that does not understand it."""
+    """Read the file with asyncssh. Raises ValueError for a file that only ssh can evaluate."""
     from tui.ssh.asyncssh_import import asyncssh
 
     target = (query.local_user, query.user or (), query.host, query.port or ())
@@ -174,47 +174,37 @@ def _parse_answer(options: Mapping[str, list[str]], host: str, local_user: str) 
         value = next(iter(options.get(name, [])), "")
         return value if value and value.lower() != "none" else None
 
-    tokens = _tokens(
-        first_value("hostname") or host,
-        host,
-        first_value("port") or "22",
-        first_value("user") or local_user,
-        local_user,
-    )
-    tokens["k"] = first_value("hostkeyalias") or host
-    tokens["j"] = first_value("proxyjump") or ""
-    keys = [key for key in options.get("identityfile", []) if not _USUAL_KEYS.fullmatch(key)]
-    hosts = [name for line in options.get("userknownhostsfile", []) for name in line.split()]
-    agent = next(iter(options.get("identityagent", [])), None)
-    proxy = first_value("proxycommand")
-    return HostConfig(
-        hostname=first_value("hostname"),
-        port=int(first_value("port") or 0) or None,
-        user=first_value("user"),
-        jump=first_value("proxyjump"),
-        proxy=_expanded(proxy, tokens) if proxy else None,
-        agent=None if agent is None else _agent(_expanded(agent, tokens)),
-        alias=first_value("hostkeyalias"),
-        identities=_paths(_expanded(key, tokens) for key in keys),
-        known_hosts=_paths(_expanded(name, tokens) for name in hosts if not _USUAL_HOSTS.fullmatch(name)),
-    )
-
-
-def _tokens(hostname: str, host: str, port: str, user: str, local_user: str) -> dict[str, str]:
-    """Return the values of ssh_config(5)'s TOKENS, except those about ssh's own connection."""
+    names = ("hostname", "port", "user", "proxyjump", "hostkeyalias", "proxycommand")
+    hostname, port, user, jump, alias, proxy = map(first_value, names)
     this_host = socket.gethostname()
-    return {
+    tokens = {  # ssh_config(5), TOKENS, except those about ssh's own connection
         "%": "%",
         "d": str(Path.home()),
-        "h": hostname,
+        "h": hostname or host,
         "i": str(os.getuid()),
+        "j": jump or "",
+        "k": alias or host,
         "L": this_host.partition(".")[0],
         "l": this_host,
         "n": host,
-        "p": port,
-        "r": user,
+        "p": port or "22",
+        "r": user or local_user,
         "u": local_user,
     }
+    keys = [key for key in options.get("identityfile", []) if not _USUAL_KEYS.fullmatch(key)]
+    hosts = [name for line in options.get("userknownhostsfile", []) for name in line.split()]
+    agent = next(iter(options.get("identityagent", [])), None)
+    return HostConfig(
+        hostname=hostname,
+        port=int(port or 0) or None,
+        user=user,
+        jump=jump,
+        proxy=_expanded(proxy, tokens) if proxy else None,
+        agent=None if agent is None else _agent(_expanded(agent, tokens)),
+        alias=alias,
+        identities=_paths(_expanded(key, tokens) for key in keys),
+        known_hosts=_paths(_expanded(name, tokens) for name in hosts if not _USUAL_HOSTS.fullmatch(name)),
+    )
 
 
 def _expanded(text: str, tokens: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The `ssh` command that is equivalent to tpu-tui's login: same user, key, route and host key checking."""
+"""The `ssh` command for another terminal, with tpu-tui's user, key, route and host key checking."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def shell_command(worker: Worker, access: Access) -> list[str]:
     if alias:
         command += ["-o", f"HostKeyAlias={alias}"]
     command += ["-o", "UserKnownHostsFile=" + " ".join(f'"{path}"' for path in files)]
-    # The name in the configuration: ssh reads there how to reach it, as tpu-tui did.
+    # The name that the configuration knows: ssh applies its settings to it, as tpu-tui did.
     return [*command, address_of(worker, access.route) or login.host]
 
 
@@ -53,7 +53,7 @@ def _iap_command(worker: Worker, port: int, access: Access) -> str:
 
 
 def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:
-    """Replace the alias's lines with the API's present keys; 0600, atomic."""
+    """Replace the lines of the alias by the API's present keys, atomically, and return the path."""
     make_private(path.parent)
     try:
         others = [line for line in path.read_text().splitlines() if not line.startswith(f"{alias} ")]

@@ -13,7 +13,6 @@ from tui.ssh.exec.command_result import CommandResult
 CHUNK_BYTES = 64 * 1024
 OUTPUT_LIMIT = 256 * 1024 * 1024
 """Bytes of output that one command may write when no budget is given; a command that writes more is ended."""
-
 MOST_SHARE_BYTES = 64 * 1024
 """The largest part of a budget that is reserved for one stream."""
 
@@ -24,7 +23,7 @@ OnOutput = Callable[["RunningCommand", bool, bytes], None]
 class OutputBudget:
     """A number of bytes of output that several commands share.
 
-    Each stream has a small share of its own, so that a command that starts late still shows some output.
+    A small share is reserved for each stream, so that a command that starts late still shows some output.
     """
 
     def __init__(self, total: int, streams: int = 1) -> None:

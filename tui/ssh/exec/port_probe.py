@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tui.errors import WorkerError
-from tui.ssh.errors import quote_remote
+from tui.ssh.errors import ADMINISTRATIVELY_PROHIBITED, quote_remote
 
-ADMINISTRATIVELY_PROHIBITED = 1
-"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, 5.1): the server's configuration forbids it."""
 _FAILED_AT_ONCE = "open failed"
 """OpenSSH's text when connect failed without any answer; it does not pass the errno on."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
@@ -60,7 +58,7 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class PortState:
-    """A port as seen from a worker: `state` is open, closed, filtered or unknown, `cause` a more exact reason.
+    """A port as seen from a worker: `state` is open, closed, filtered or unknown; `cause` is more exact.
 
     Closed means refused: no firewall blocks the port, and nothing listens yet.
     """
@@ -90,7 +88,7 @@ class LoginResult:
     stage: str
     connected: float | None = None
     logged_in: float | None = None
-    error: WorkerError | None = field(default=None)
+    error: WorkerError | None = None
 
     @property
     def ok(self) -> bool:

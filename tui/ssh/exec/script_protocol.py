@@ -35,14 +35,14 @@ START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read inp
 
 @functools.cache
 def load_script(path: Path) -> str:
-    """Return a worker script's text, read once; it begins with the prelude that all of them share."""
+    """Return the text of a worker script after the prelude that all scripts share; each file is read once."""
     prelude = Path(__file__).with_name("script_prelude.sh")
     return prelude.read_text(encoding="utf-8") + path.read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call: a script with its settings, its arguments (quoted for a shell), the nonce of its answers, data."""
+    """One call of a script: its text with its settings, its arguments (quoted for a shell), a nonce, its data."""
 
     script: bytes
     arguments: str
@@ -61,7 +61,7 @@ class Call:
 
     @property
     def command_of_two(self) -> str:
-        """A remote command line that reads `input`, and then another call's `next_input` or the end of its input.
+        """A remote command line that reads `input`, then either another call's `next_input` or the end of input.
 
         Two calls use one session, so the start-up files are read once.
         """
@@ -104,7 +104,7 @@ class Answer:
         return parse_integer(self.word_at(place))
 
     def name(self, field: str) -> str | None:
-        """Return a field that is a short name, as of a signal or of a machine's start; None for any other text."""
+        """Return a field that is a short name, such as a signal's or a boot id; None for any other text."""
         value = self.fields.get(field, "")
         return value if _NAME.fullmatch(value) else None
 
@@ -150,7 +150,7 @@ def channel_errors() -> tuple[type[Exception], ...]:
 
 
 class ScriptNotRunError(WorkerError):
-    """The worker did not run the script: it is set up to run something else, or nothing."""
+    """The worker did not run the script: its configuration runs another program, or none."""
 
 
 def no_answer_error(worker: int, what: str, stderr: bytes, exit_code: int | None, stdout: bytes = b"") -> WorkerError:

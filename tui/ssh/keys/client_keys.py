@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 PASSPHRASE_TRIES = 3
-"""Wrong passphrases before a key is skipped, as ssh(1) does."""
+"""Wrong passphrases after which a key is skipped, as in ssh(1)."""
 AGENT_TIMEOUT_S = 5.0
 _FEW_AGENT_KEYS = 4
 """OpenSSH hangs up after six refused keys (MaxAuthTries): a crowded agent must not hide gcloud's key."""
@@ -40,7 +40,7 @@ class _LoadedKey:
 
     @classmethod
     def of(cls, key: asyncssh.SSHKey, certificates: list[asyncssh.SSHCertificate]) -> _LoadedKey:
-        """Return the key with those of the certificates that belong to it, as ssh(1) does."""
+        """Return the key with the certificates that belong to it, as ssh(1) does."""
         from tui.ssh.asyncssh_import import asyncssh
 
         own = [certificate for certificate in certificates if certificate.key.public_data == key.public_data]
@@ -49,10 +49,7 @@ class _LoadedKey:
 
 
 class ClientKeys:
-    """The keys of one fleet, read once for all its connections.
-
-    `locked` lists the key files that are still encrypted.
-    """
+    """The client keys of one fleet, read once for all connections; `locked` lists the files still encrypted."""
 
     def __init__(self, access: Access, prompter: Prompter | None = None, more: Iterable[str] = ()) -> None:
         self._access = access
@@ -64,7 +61,7 @@ class ClientKeys:
         self._agent: asyncssh.SSHAgentClient | None = None
         self._agent_pairs: list[asyncssh.SSHKeyPair] = []
         self._named: set[bytes | None] = set()
-        """Public halves of the keys that the configuration names; the agent's keys among them are tried first."""
+        """Public halves of the keys that the configuration names: of the agent's keys, these are tried first."""
         self._files: dict[str, _LoadedKey] = {}
         self.locked: list[str] = []
 
@@ -103,7 +100,7 @@ class ClientKeys:
             return self.count > seen
 
     def candidates(self) -> list[asyncssh.SSHKeyPair]:
-        """Return copies of the keys in the order to try, for one connection: asyncssh changes them per server."""
+        """Return copies of the keys in the order to try, for one connection: asyncssh changes keys per server."""
         return [copy.copy(pair) for pair in self._in_order()]
 
     def _in_order(self) -> list[asyncssh.SSHKeyPair]:
@@ -124,7 +121,7 @@ class ClientKeys:
 
     @property
     def access(self) -> Access:
-        """The access with the keys that are decrypted by now, to pass to another process."""
+        """The access with the keys decrypted so far, to pass to another process."""
         if not self._loaded:
             return self._access
         return replace(
@@ -238,7 +235,7 @@ def public_key_of(path: str) -> asyncssh.SSHKey | None:
 def has_unencrypted_key(access: Access) -> bool:
     """Return whether the key named by the user, or else one of the default keys, exists unencrypted.
 
-    Reads the file's first lines, without asyncssh; a doubtful file counts as encrypted.
+    Files are read without asyncssh; a doubtful one counts as encrypted.
     """
     paths = [access.identity] if access.identity else list(access.identities)
     return access.client_keys is None and any(_is_open(Path(path)) for path in paths)
@@ -256,7 +253,7 @@ def _is_open(path: Path) -> bool:
 
 
 async def _with_configured_agent(access: Access) -> Access:
-    """Return the access with the agent that the SSH configuration names for every host, if it names one."""
+    """Return the access with the agent that the SSH configuration sets for every host, if it sets one."""
     if access.config is None:
         return access
     agent = (await read_config(access.config, "*", None, None, local_user())).agent
@@ -264,7 +261,7 @@ async def _with_configured_agent(access: Access) -> Access:
 
 
 async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
-    """Return the access with its key files read and decrypted, so that a process without a terminal can use it.
+    """Return the access with its key files read and decrypted, for a process without a terminal.
 
     Raises OutOfReachError (naming `ssh-add`) when a passphrase is needed and there is no prompter, UsageError when
     the file named by the user is not a key.

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 KEY_TYPE = "ssh-rsa"
 KEY_BITS = 3072
-"""The type and size `gcloud compute ssh` creates, so that gcloud keeps using the same key."""
+"""Type and size of the keys that `gcloud compute ssh` creates: gcloud will use this key too."""
 
 
 @dataclass(frozen=True)
 class LoginKey:
-    """A key file and its public half: `public` is its line (type, base64, comment), None without a key."""
+    """A key file and its public half: `public` is the line in `KEY.pub`; None if the key does not exist."""
 
     path: Path
     public: str | None = None
@@ -38,7 +38,7 @@ class LoginKey:
 def find_login_key(access: Access) -> LoginKey:
     """Return the key named by the user, else gcloud's. Raises UsageError when it exists and cannot be read.
 
-    Only its public half is read, so an encrypted key with `KEY.pub` beside it needs no passphrase.
+    Only its public half is needed, so an encrypted key with `KEY.pub` beside it needs no passphrase.
     """
     path = Path(access.identity or access.identities[0])
     public = _public_of(path)

@@ -1,12 +1,12 @@
-"""Trusted host keys: from the API first, then from gcloud's file, OpenSSH's and tpu-tui's own."""
+"""Trusted host keys: those from the API, else those in the files of gcloud, OpenSSH and tpu-tui."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ CERTIFICATE_ALGORITHMS = (
 
 @dataclass(frozen=True)
 class TrustedKeys:
-    """The known keys of one host, the authorities that may sign them, and the revoked keys."""
+    """The trusted keys of one host, the certificate authorities that may sign them, and the revoked keys."""
 
     keys: tuple[asyncssh.SSHKey, ...] = ()
     authorities: tuple[asyncssh.SSHKey, ...] = ()
@@ -49,7 +49,7 @@ class TrustedKeys:
     """Whether the keys come from the cloud's API; then known-hosts files are ignored."""
     names: tuple[str, ...] = ()
     """The names searched for in the files."""
-    files: tuple[str, ...] = field(default=())
+    files: tuple[str, ...] = ()
 
     @property
     def algorithms(self) -> list[str]:
@@ -94,12 +94,12 @@ class HostKeys:
         add_known_host(Path(self._access.own_known_hosts), host_key_name(login), key)
 
     def alias_of(self, login: Login) -> str | None:
-        """Return the alias under which a file has the host's key; None if no file has it under an alias."""
+        """Return the first alias under which a known-hosts file has a key of the host; None if there is none."""
         files = self.files(login)
         return next((name for name in login.aliases if self._search((name,), files).keys), None)
 
     def files(self, login: Login) -> tuple[str, ...]:
-        """Return the known-hosts files in order; tpu-tui's own, to which keys are added, is the last."""
+        """Return the known-hosts files in order; the last is tpu-tui's own, to which keys are added."""
         own = (self._access.own_known_hosts,) if self._access.own_known_hosts else ()
         return tuple(dict.fromkeys([*self._access.known_hosts, *login.known_hosts, *own]))
 
@@ -170,23 +170,13 @@ def host_key_name(login: Login) -> str:
     return login.aliases[0] if login.aliases else address_name(login.host, login.port)
 
 
-def fingerprint(key: asyncssh.SSHKey) -> str:
-    """Return a key's SHA256 fingerprint as ssh-keygen -l prints it."""
-    return key.get_fingerprint("sha256")
-
-
-def key_type(key: asyncssh.SSHKey) -> str:
-    """Return a key's type, e.g. `ssh-ed25519`."""
-    return key.get_algorithm()
-
-
 def add_known_host(path: Path, name: str, key: asyncssh.SSHKey) -> None:
     """Append `name key` to a known-hosts file unless it is there already.
 
-    The file is created with mode 0600 and locked, so several processes add no line twice and write whole lines.
+    The file is private, and locked while it is written, so that several processes write whole lines and none twice.
     """
-    line = f"{name} {key.export_public_key().decode().split(chr(10))[0]}"
-    line = " ".join(line.split()[:3])
+    kind, base64 = key.export_public_key().decode().split()[:2]
+    line = f"{name} {kind} {base64}"
     make_private(path.parent)
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+b", buffering=0) as file:
@@ -199,22 +189,28 @@ def add_known_host(path: Path, name: str, key: asyncssh.SSHKey) -> None:
         os.fsync(file.fileno())
 
 
-def find_key_lines(trusted: TrustedKeys) -> Iterator[tuple[str, int, asyncssh.SSHKey]]:
-    """Yield where the known keys of a host are stored: file, line number from 1, key."""
+def _find_key_lines(trusted: TrustedKeys) -> list[tuple[str, int]]:
+    """Return where the known keys of a host are stored: file and line number, from 1."""
     from tui.ssh.asyncssh_import import asyncssh
 
+    found = []
     for path in trusted.files:
         for number, line in enumerate(_lines(path), 1):
             with suppress(ValueError, UnicodeError):
                 known_hosts = asyncssh.import_known_hosts(line)
-                for name in trusted.names:
-                    for key in known_hosts.match(name, "", None)[0]:
-                        yield path, number, key
+                if any(known_hosts.match(name, "", None)[0] for name in trusted.names):
+                    found.append((path, number))
+    return found
 
 
-def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys, key: asyncssh.SSHKey) -> SshError:
-    """Return why an offered host key was not trusted, with both fingerprints if a key is known."""
-    offered = f"{key_type(key)} {fingerprint(key)}"
+def _described(key: asyncssh.SSHKey) -> str:
+    """Return a key's type and its fingerprint, as `ssh-keygen -l` prints it."""
+    return f"{key.get_algorithm()} {key.get_fingerprint()}"
+
+
+def host_key_error(worker: int | None, login: Login, trusted: TrustedKeys, key: asyncssh.SSHKey) -> SshError:
+    """Return why an offered host key is not trusted, with the fingerprints of the offered and the known keys."""
+    offered = _described(key)
     address = f"{login.host}:{login.port}"
     if key in trusted.revoked:
         return SshError(
@@ -232,11 +228,11 @@ def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys,
             why=f"{address} offers {offered}",
             remedy="compare the fingerprint with the machine's own, then pass `--host-keys accept-new`",
         )
-    known_keys = "; ".join(f"{key_type(old)} {fingerprint(old)}" for old in trusted.keys) or "a certificate"
+    known_keys = "; ".join(map(_described, trusted.keys)) or "a certificate"
     if trusted.vouched:
         remedy = "the connection may be intercepted, or the worker was recreated: list the slice again and compare"
     else:
-        locations = list(dict.fromkeys((path, number) for path, number, _ in find_key_lines(trusted)))
+        locations = _find_key_lines(trusted)
         lines = ", ".join(f"{path} line {number}" for path, number in locations)
         remove = "; ".join(
             f"ssh-keygen -R '{trusted.names[0]}' -f {path}" for path in dict.fromkeys(path for path, _ in locations)
@@ -252,7 +248,7 @@ def host_key_error(worker: int | str | None, login: Login, trusted: TrustedKeys,
     )
 
 
-def host_key_not_saved(worker: int | str | None, path: str | None, error: OSError) -> TpuTuiError:
+def host_key_not_saved(worker: int | None, path: str | None, error: OSError) -> TpuTuiError:
     """Return the error for an accepted key that could not be saved."""
     return SshError(
         Reason.HOST_KEY_UNKNOWN,

@@ -1,4 +1,4 @@
-"""One login: a socket or a tunnel, the handshake, the host key, the client keys; and why it failed."""
+"""Log in to one host: socket or tunnel, handshake, host key, client keys; explain a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.errors import SshError
 from tui.ssh.exec.port_probe import LoginTimings
 from tui.ssh.keys.client_keys import ClientKeys
-from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, fingerprint, host_key_error, host_key_not_saved, key_type
+from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error, host_key_not_saved
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
 from tui.ssh.transport.tcp import SLOT_TIMEOUT_S, HandshakeSlot, connect_in_turn, read_banner
@@ -45,7 +45,7 @@ class Route(Protocol):
         ...
 
     async def failure(self) -> SshError | None:
-        """Return why nothing came through the last socket, if that is known."""
+        """Return why nothing came through the last socket, or None."""
         ...
 
     def end(self) -> None:
@@ -60,7 +60,7 @@ class _Attempt:
     """One login while it is tried: where, with which trusted host keys and which client keys."""
 
     login: Login
-    worker: int | str | None
+    worker: int | None
     trusted: TrustedKeys
     timings: LoginTimings
     offered: list[Any] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Dialer:
         self,
         login: Login,
         *,
-        worker: int | str | None,
+        worker: int | None,
         vouched: tuple[str, ...] = (),
         tunnel: asyncssh.SSHClientConnection | None = None,
         through: Route | None = None,
@@ -121,7 +121,7 @@ class Dialer:
     async def _ask(
         self, attempt: _Attempt, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
     ) -> TrustedKeys:
-        """Return the trusted keys with this one if the person accepts it. Raises `error` otherwise."""
+        """Ask the person about an unknown key; return the trusted keys with it. Raises `error` if it is refused."""
         if self.prompter is None:
             raise error
         login, worker = attempt.login, attempt.worker
@@ -130,7 +130,7 @@ class Dialer:
             if key in trusted.keys:
                 return trusted
             name = login.host if worker is None else f"worker {worker} ({login.host})"
-            if not await self.prompter.trust(name, key_type(key), fingerprint(key)):
+            if not await self.prompter.trust(name, key.get_algorithm(), key.get_fingerprint()):
                 raise error
             self._save(attempt, key)
             return TrustedKeys(keys=(key,), names=trusted.names, files=trusted.files)
@@ -221,7 +221,7 @@ class Dialer:
         )
 
     def _shared_options(self) -> asyncssh.SSHClientConnectionOptions:
-        """Return the options of all connections; every option is explicit, so no configuration file changes them."""
+        """Return the options of all connections; all are explicit, so that no configuration file changes them."""
         if self._options is None:
             self._options = asyncssh.SSHClientConnectionOptions(
                 config=None,
@@ -249,7 +249,7 @@ class Dialer:
     ) -> asyncssh.SSHClientConnection:
         """Wait for the login within its time limit; the clock stops while a person is prompted.
 
-        A frozen server accepts the connection and sends no greeting: wait for that without holding a slot.
+        A frozen server accepts connections and sends no greeting; the wait for its greeting holds no slot.
         """
         remaining = self.access.login_timeout
         patience = min(SLOT_TIMEOUT_S, remaining)
@@ -349,7 +349,7 @@ def _is_direct(sock: socket.socket | None) -> bool:
 
 
 _UNGREETED = (errors.Reason.NOT_SSH, errors.Reason.CLOSED_EARLY)
-"""Failures of a login without an SSH greeting."""
+"""Failures of logins for which the server sent no SSH greeting."""
 
 
 class _UnknownHostKey(Exception):

@@ -25,7 +25,7 @@ class ProxyCommands:
     def __init__(self) -> None:
         self._running: set[_Program] = set()
 
-    def route_for(self, command: str, worker: int | str | None) -> ProxyRoute:
+    def route_for(self, command: str, worker: int | None) -> ProxyRoute:
         """Return a route through this command."""
         return ProxyRoute(self, command, worker)
 
@@ -52,7 +52,7 @@ class ProxyCommands:
 class ProxyRoute:
     """One worker's route through its command: a program for each attempt."""
 
-    def __init__(self, commands: ProxyCommands, command: str, worker: int | str | None) -> None:
+    def __init__(self, commands: ProxyCommands, command: str, worker: int | None) -> None:
         self._commands = commands
         self._command = command
         self._worker = worker
