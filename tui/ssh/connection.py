@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 OPEN_ATTEMPTS = 4
 REMOTE_MARGIN_S = 2
-"""Seconds after this machine's timeout when the worker ends a command by itself."""
+"""Seconds after this machine's timeout at which the worker itself ends the command."""
 TERM_GRACE_S = 0.5
 """Seconds between TERM and KILL for a command that ran out of time."""
 CLOSE_TIMEOUT_S = 3.0
@@ -122,12 +122,12 @@ class WorkerConnection:
 
     @property
     def alive(self) -> bool:
-        """Return whether the connection can still be used, as far as this side knows."""
+        """Return whether this side still takes the connection for usable."""
         return not self.closed.is_set() and not self.connection.is_closed()
 
     @property
     def cause(self) -> str:
-        """Why the connection ended, in the library's or the server's words; empty while it is alive."""
+        """Why the connection ended, as asyncssh or the server puts it; empty while it is alive."""
         error = self._ended.result() if self._ended.done() else None
         return "" if error is None else errors.quote_remote(str(error))
 
@@ -172,9 +172,9 @@ class WorkerConnection:
             self._slots.give()
 
     async def process(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
-        """Start a command whose streams the caller reads and writes, as bytes; its slot is freed when it closes.
+        """Start a command whose streams the caller reads and writes, as bytes; its end frees its slot.
 
-        The caller must `close()` it, or read both streams to their end, `READ_BYTES` of `stream_limits` at once.
+        The caller must `close()` it, or read both streams to their end, `stream_limits.READ_BYTES` at a time.
         """
         process: asyncssh.SSHClientProcess[bytes] = await self._open(
             lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=STREAM_WINDOW)

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from tui.aio.backoff import backoff
@@ -62,7 +61,7 @@ class Fleet:
         logging.getLogger("asyncssh").addHandler(logging.NullHandler())
         files = raise_file_limit(len(workers))
         self._room = max(1, files - RESERVED_FILES)
-        """Connections that this process can hold. Beyond its file limit, opening any file may fail."""
+        """Most connections that this process can hold: beyond its file limit, opening any file may fail."""
         self._dialing = 0
         self.workers = {worker.index: worker for worker in workers}
         self._access = access
@@ -71,22 +70,20 @@ class Fleet:
         self._making_dialer = asyncio.Lock()
         self._host_keys = HostKeys(access)
         self._logins: dict[int, Login] = {}
-        """How each worker was last reached, or tried."""
+        """The last login of each worker, successful or not."""
         self._handshake_slots = asyncio.Semaphore(access.handshakes)
         self._live: dict[int, WorkerConnection] = {}
         self._spare: dict[int, WorkerConnection] = {}
         self._proxies = ProxyCommands()
         self._jumps = JumpHosts(access, self._dial, self._proxies)
-        self._tunnels: IapTunnels | None = None
+        self._tunnels = IapTunnels(access)
         self._locks: dict[int, asyncio.Lock] = {}
         self._closed = False
 
     async def __aenter__(self) -> Fleet:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -101,8 +98,7 @@ class Fleet:
         self._live, self._spare = {}, {}
         await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
         await self._jumps.close()
-        if self._tunnels:
-            await self._tunnels.close()
+        await self._tunnels.close()
         await self._proxies.close()
         if self._dialer:
             self._dialer.keys.close()
@@ -110,9 +106,8 @@ class Fleet:
     async def unknown_hosts(self) -> list[int]:
         """Return the workers without a host key from the API or a known-hosts file."""
         unknown: list[int] = []
-        for worker, login in zip(
-            self.workers.values(), await logins_to(self.workers.values(), self._access), strict=True
-        ):
+        workers = self.workers.values()
+        for worker, login in zip(workers, await logins_to(workers, self._access), strict=True):
             if isinstance(login, TpuTuiError):
                 raise login
             trust = self._host_keys.trusted(login, worker.host_keys)
@@ -129,16 +124,7 @@ class Fleet:
         live = self._live.get(index)
         if live is not None and live.alive:
             return live
-        async with self._locks.setdefault(index, asyncio.Lock()):
-            live = self._live.get(index)
-            if live is not None and live.alive:
-                return live
-            connection = await self._connect(self._worker(index))
-            if self._closed:
-                await connection.close()
-                raise errors.lost_error(index, "this side closed it")
-            self._live[index] = connection
-            return connection
+        return await self._connection(index, self._live)
 
     async def connect_within(self, index: int, seconds: float) -> float:
         """Connect, and return how many of the `seconds` are left; the clock stops while a person is prompted.
@@ -160,10 +146,11 @@ class Fleet:
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
     ) -> CommandResult:
-        """Run one command on one worker to its end, bytes exact; `timeout` (seconds) counts from its start.
+        """Run one command on one worker to its end; input and output are bytes.
 
-        With `keep`, output beyond that budget is omitted from the middle; `on_output` gets all of it.
-        Raises what `connect` raises, and SshError when the connection is lost before the command ended.
+        `timeout` (seconds) counts from its start. With `keep`, output beyond that budget is omitted from the middle;
+        `on_output` gets all of it. Raises what `connect` raises, and SshError when the connection is lost before the
+        command ended.
         """
         return await self._with(
             index,
@@ -255,26 +242,33 @@ class Fleet:
 
         A run's follower holds one of them for as long as the run lasts.
         """
-        for wait in backoff(0.05, 1.0):
+        waits = backoff(0.05, 1.0)
+        while True:
             for connect in (self._spare_connection, self.connect):
                 try:
                     return await use(await connect(index))
                 except errors.SshError as error:  # noqa: PERF203 - try the other connection
                     if error.reason is not errors.Reason.TAKEN or self._closed:
                         raise
-            await asyncio.sleep(wait)
-        raise AssertionError("unreachable")
+            await asyncio.sleep(next(waits))
 
     async def _spare_connection(self, index: int) -> WorkerConnection:
+        return await self._connection(index, self._spare, single=True)
+
+    async def _connection(
+        self, index: int, connections: dict[int, WorkerConnection], *, single: bool = False
+    ) -> WorkerConnection:
+        """Return the worker's live connection among these; open one if there is none."""
         async with self._locks.setdefault(index, asyncio.Lock()):
-            second = self._spare.get(index)
-            if second is None or not second.alive:
-                second = await self._connect(self._worker(index), single=True)
-                if self._closed:
-                    await second.close()
-                    raise errors.lost_error(index, "this side closed it")
-                self._spare[index] = second
-            return second
+            live = connections.get(index)
+            if live is not None and live.alive:
+                return live
+            connection = await self._connect(self._worker(index), single=single)
+            if self._closed:
+                await connection.close()
+                raise errors.lost_error(index, "this side closed it")
+            connections[index] = connection
+            return connection
 
     def _worker(self, index: int) -> Worker:
         try:
@@ -310,8 +304,10 @@ class Fleet:
             raise errors.FILE_LIMIT.error(worker.index)
         self._dialing += 1
         waits = backoff()
+        attempt = 0
         try:
-            for attempt in range(1, EARLY_ATTEMPTS + 1):
+            while True:
+                attempt += 1
                 try:
                     tunnel = await self._jumps.through(jump, worker.index) if jump else None
                     connection, client = await (await self._dial()).dial(
@@ -329,7 +325,6 @@ class Fleet:
                 await asyncio.sleep(next(waits))
         finally:
             self._dialing -= 1
-        raise AssertionError("unreachable")
 
     def _made(self) -> list[WorkerConnection]:
         return [*self._live.values(), *self._spare.values()]
@@ -354,12 +349,10 @@ class Fleet:
             target = IapTarget.of(worker.instance or "", port)
         except ValueError:
             raise errors.IAP_UNNAMED.error(worker.index) from None
-        if self._tunnels is None:
-            self._tunnels = IapTunnels(self._access)
         return IapRoute(self._tunnels, target, worker.index)
 
     def _no_login_within(self, index: int, seconds: float) -> errors.SshError:
-        """Return the error for a login that took longer than `seconds`; it names a jump host that is slow."""
+        """Return the error for a login that took longer than `seconds`; it names a slow jump host."""
         login = self._logins.get(index)
         jump = None if self._access.route == "iap" else self._access.jump or (login.jump if login else None)
         if jump and not self._jumps.lets_through(jump):

@@ -1,4 +1,4 @@
-"""Follow the startup scripts of new slices: read every worker's systemd and journal over SSH until all have ended."""
+"""Follow the startup scripts of new slices: read each worker's systemd and journal over SSH until all have ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RENEW_INTERVAL_S = 1.0
 FAILURE_GRACE_S = 6.0
-"""How long the other workers are waited for after a first failure, so that a common one names them all."""
+"""How long to wait for the other workers after a first failure, so that a common failure names all of them."""
 _READ_TIMEOUT_S = 30.0
 _FIRST_POLL_S, _POLL_GROWTH, _LONGEST_POLL_S = 0.5, 1.5, 5.0
 _READS_PER_S = 64
@@ -43,7 +43,7 @@ case $unit in *Monotonic=0*) ;; *)
 esac
 echo "@$1 end"
 """
-"""Needs sh and coreutils. The journal is read once the unit has begun, through sudo where that shows nothing."""
+"""Needs sh and coreutils. Reads the journal once the unit has begun; through sudo if it shows nothing without."""
 
 
 async def read_startup(fleet: Fleet, state: WorkerStartup) -> WorkerStartup:
@@ -60,10 +60,10 @@ async def read_startup(fleet: Fleet, state: WorkerStartup) -> WorkerStartup:
 async def follow_startup_scripts(
     fleets: Mapping[str, Fleet], timeout_s: float
 ) -> AsyncGenerator[tuple[WorkerStartup, ...], None]:
-    """Yield the states of all workers of some slices, about once a second, until nothing more is to be awaited.
+    """Yield the states of all workers of some slices, about once a second, until their scripts have ended.
 
-    That is when all scripts have ended, when one has failed, or after `timeout_s`. A worker that cannot be reached is
-    tried again until then: it may be booting.
+    Stops soon after a failure, and after `timeout_s`. A worker that cannot be reached may be booting: it is tried
+    again.
     """
     states = {
         (name, index): WorkerStartup(name, index, detail="not reached yet")
@@ -107,7 +107,7 @@ async def follow_startup_scripts(
 
 
 def _pauses(workers: int) -> Iterator[float]:
-    """Yield the seconds between two reads of one worker; they grow, further for many workers."""
+    """Yield the seconds between two reads of one worker; they grow, and grow longer for many workers."""
     longest = max(_LONGEST_POLL_S, workers / _READS_PER_S)
     pause = _FIRST_POLL_S
     while True:

@@ -13,7 +13,7 @@ from tui.text.printable import one_line
 
 
 class LoginClient(asyncssh.SSHClient):
-    """Callbacks of one login: checks the host key, answers questions, keeps what the server said, sets `ended`."""
+    """The callbacks of one connection; `ended` is set when it is gone."""
 
     def __init__(self, accepts: Callable[[asyncssh.SSHKey], bool], prompter: Prompter | None, name: str) -> None:
         self._accepts = accepts
@@ -23,7 +23,7 @@ class LoginClient(asyncssh.SSHClient):
         self.offered: asyncssh.SSHKey | None = None
         self.asking = 0
         self.banner = ""
-        """The last line of the server's banner; sometimes the reason why it refuses the login."""
+        """The last line of the server's banner, which may be the reason why it refuses the login."""
         self.remark = ""
         """Text that the server sent without a question: PAM's reason for refusing the login."""
         self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -91,7 +91,7 @@ class LoginClient(asyncssh.SSHClient):
 
     @property
     def unsigned(self) -> int:
-        """How many keys the server would accept that an agent or a device did not sign with."""
+        """How many keys the server would accept, but an agent or a device did not sign with."""
         return self.connection.unsigned if self.connection else 0
 
     @property

@@ -46,7 +46,7 @@ RECONNECT_S = 120.0
 MAX_UNCONFIRMED_BYTES = 32 * 1024 * 1024
 """Unconfirmed bytes beyond which SSH has to wait."""
 RESUMABLE = (4004, 1006)
-"""Close codes after which the session can be resumed: log in again; the connection broke without a close code."""
+"""Close codes after which the session can be resumed: a new login is required; the connection broke."""
 _UNAUTHORIZED = 401
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 5.0
 
@@ -210,7 +210,7 @@ class _Relay:
             "interface": INTERFACE,
         }
         self._socket = await self._tunnels.dial("connect", query, self._worker)
-        self._session = (await self._first(self._socket, Tag.CONNECT_SUCCESS_SID)).data.decode("ascii", "replace")
+        self._session = (await self._first(Tag.CONNECT_SUCCESS_SID)).data.decode("ascii", "replace")
         self._inside, outside = socket.socketpair()
         for end in (self._inside, outside):
             end.setblocking(False)
@@ -230,7 +230,7 @@ class _Relay:
             await self._socket.close()
 
     async def _read(self) -> None:
-        """Read what the local side sends, while there is room for bytes that may have to be sent again."""
+        """Read what the local side sends, while there is room to keep bytes that are not confirmed."""
         loop = asyncio.get_running_loop()
         with contextlib.suppress(OSError):
             while data := await loop.sock_recv(self._inside, MAX_DATA_BYTES):
@@ -243,13 +243,13 @@ class _Relay:
         self._news.set()
 
     async def _carry(self) -> bool:
-        """Use one WebSocket until it ends. Return whether the session may continue over another one."""
+        """Use one WebSocket until it ends. Return whether the session can continue over another one."""
         loop = asyncio.get_running_loop()
         sending, receiving = loop.create_task(self._send()), loop.create_task(self._receive())
         try:
             done, _ = await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
             if done == {sending} and sending.result():
-                # Cancelled, it would lose bytes that it counted as received and was still passing on.
+                # Do not cancel `receiving`: it may be passing on bytes that it has already counted as received.
                 await self._socket.close()
                 await asyncio.wait({receiving})
             return all(task.result() for task in done)
@@ -275,7 +275,7 @@ class _Relay:
         """Pass on what arrives. Return whether the session can continue after this WebSocket."""
         try:
             while True:
-                frame = await self._next(self._socket)
+                frame = await self._next()
                 if frame is None:
                     continue
                 if frame.tag == Tag.DATA:
@@ -327,31 +327,30 @@ class _Relay:
         }
         self._socket = await self._tunnels.dial("reconnect", query, self._worker)
         self._acknowledged = self._received
-        self._outgoing.confirm((await self._first(self._socket, Tag.RECONNECT_SUCCESS_ACK)).count)
+        self._outgoing.confirm((await self._first(Tag.RECONNECT_SUCCESS_ACK)).count)
         self._room.set()
         self._outgoing.rewind()
 
-    async def _first(self, ws: aiohttp.ClientWebSocketResponse[Any], tag: Tag) -> Frame:
-        """Return the first message of a connection, which must have this tag; unknown messages are skipped."""
-        while True:
-            try:
-                frame = await self._next(ws)
-            except ValueError as error:
-                raise TunnelClosedError(0, str(error)) from None
-            if frame is not None and frame.tag == tag:
-                return frame
-            if frame is not None:
-                raise TunnelClosedError(0, f"it begins with message {frame.tag}")
+    async def _first(self, tag: Tag) -> Frame:
+        """Return the first known message of a WebSocket, which must have this tag. Raises TunnelClosedError."""
+        try:
+            while (frame := await self._next()) is None:
+                pass
+        except ValueError as error:
+            raise TunnelClosedError(0, str(error)) from None
+        if frame.tag != tag:
+            raise TunnelClosedError(0, f"it begins with message {frame.tag}")
+        return frame
 
-    async def _next(self, ws: aiohttp.ClientWebSocketResponse[Any]) -> Frame | None:
+    async def _next(self) -> Frame | None:
         """Return the next message, None for one to ignore. Raises TunnelClosedError and ValueError."""
         from aiohttp import WSMsgType
 
-        message = await ws.receive()
+        message = await self._socket.receive()
         if message.type is WSMsgType.BINARY:
             return decode(message.data)
         if message.type is WSMsgType.CLOSE:
             raise TunnelClosedError(int(message.data or 1000), str(message.extra or ""))
         if message.type in (WSMsgType.CLOSED, WSMsgType.CLOSING, WSMsgType.ERROR):
-            raise TunnelClosedError(ws.close_code or 1006)
+            raise TunnelClosedError(self._socket.close_code or 1006)
         return None

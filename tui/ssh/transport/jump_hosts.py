@@ -40,7 +40,7 @@ class JumpHosts:
     ) -> asyncssh.SSHClientConnection:
         """Return the connection to a jump host for a worker behind it; `a,b` goes through a to b, as in ProxyJump.
 
-        `behind` are the jump hosts already on the way from there to the worker; none is used twice.
+        `behind` are the jump hosts between this one and the worker; no host is used twice.
         Raises SshError naming the worker; workers that waited for the same attempt share its failure.
         """
         began = asyncio.get_running_loop().time()
@@ -68,7 +68,10 @@ class JumpHosts:
                 await within(connection.wait_closed(), CLOSE_TIMEOUT_S)
 
     async def _dial(self, jump: str, worker: int, behind: frozenset[str]) -> errors.SshError | None:
-        """Log in to the last host of a chain; the configuration may name further jump hosts before the first."""
+        """Log in to the last host of a chain; the configuration may put further jump hosts before the first.
+
+        Return the error if the login fails.
+        """
         before, _, last = jump.rpartition(",")
         login = await parse_jump(last, self._access)
         if not before and login.jump not in behind:

@@ -55,9 +55,9 @@ class PromptClock:
 async def wait_for(
     seconds: float, work: Coroutine[Any, Any, _Result], prompts: PromptClock | None
 ) -> tuple[_Result, float]:
-    """Return the result of `work` and the seconds left; cancel it when they are over.
+    """Return the result of `work` and the seconds left. Time during which `prompts` has a prompt open does not count.
 
-    Raises asyncio.TimeoutError then. Time during which `prompts` has a prompt open does not count.
+    When the seconds are over, cancels `work` and raises asyncio.TimeoutError.
     """
     before = time.monotonic() - (prompts.seconds if prompts else 0.0)
     working = asyncio.ensure_future(work)

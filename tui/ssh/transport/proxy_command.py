@@ -13,7 +13,7 @@ from tui.ssh import errors
 from tui.ssh.errors import SshError
 
 _STDERR_TAIL_BYTES = 1000
-"""The part of its error output that is kept."""
+"""Bytes of a program's error output to keep."""
 _END_TIMEOUT_S = 1.0
 """Seconds to wait for a program to end, by itself or after SIGTERM."""
 _POLL_INTERVAL_S = 0.02
@@ -50,7 +50,7 @@ class ProxyCommands:
 
 
 class ProxyRoute:
-    """One worker's route through its command: a program for each attempt."""
+    """One worker's route through its command; each attempt starts a program."""
 
     def __init__(self, commands: ProxyCommands, command: str, worker: int | None) -> None:
         self._commands = commands
@@ -67,7 +67,7 @@ class ProxyRoute:
         return self._program.socket
 
     async def failure(self) -> SshError | None:
-        """Return why nothing came through; None if the program ended without an error: the host hung up."""
+        """Return why nothing came through; None if the program ended without an error, because the host hung up."""
         program = self._program
         if program is None:
             return None
@@ -126,7 +126,7 @@ class _Program:
 
     @property
     def fate(self) -> str:
-        """How it ended, or that it did not, as text."""
+        """How it ended, or that it is still running, as text."""
         code = self._process.poll()
         return "it is running, but sends nothing" if code is None else f"it ended with {code}"
 

@@ -1,4 +1,4 @@
-"""TCP connections: the fastest address of a name, kept alive, and no handshake slot held by a silent host."""
+"""TCP connections: the fastest address of a name, keep-alive, and no handshake slot for a silent host."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tui.aio.threads import run_in_thread
 SLOT_TIMEOUT_S = 1.0
 """How long a connection attempt may hold its slot: hosts behind a firewall are silent for much longer."""
 _NEXT_ADDRESS_DELAY_S = 0.25
-"""How long one address of several may be silent before the next is tried too (RFC 8305, section 8)."""
+"""How long to wait for one of several addresses before trying the next too (RFC 8305, section 8)."""
 _ERRNO = re.compile(r"\[Errno (\d+)\]")
-"""In the text of an error that combines several addresses' errors, and has no number of its own then."""
+"""An errno in the text of an error that combines several addresses' errors and has no errno itself."""
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
-"""Seconds, and how often. asyncssh switches keep-alive on, and Nagle's algorithm off."""
+"""Seconds, seconds and a count. asyncssh itself enables keep-alive and disables Nagle's algorithm."""
 
 
 async def open_socket(host: str, port: int, resolved: asyncio.Event | None = None) -> socket.socket:
@@ -115,7 +115,7 @@ async def connect_in_turn(
 
 
 def _discard(opening: asyncio.Future[socket.socket]) -> None:
-    """Close a socket that is needed no longer, open or not."""
+    """Stop opening a socket, or close it if it is open."""
     if not opening.cancel() and not opening.cancelled() and opening.exception() is None:
         opening.result().close()
 
