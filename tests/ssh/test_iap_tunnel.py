@@ -9,7 +9,9 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from termios import FIONREAD, TIOCOUTQ
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.pods import until
 from tests.ssh.iap_server import IapServer, iap_server
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.pod.worker import Worker
+from tui.procs.liveness import pid_exists
 from tui.ssh.config.access import Access
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
@@ -215,6 +218,42 @@ async def test_a_service_that_cannot_be_reached_is_reported() -> None:
     async with Fleet([worker], Access(user="me", route="iap", iap_url="ws://127.0.0.1:1/v4")) as fleet:
         with pytest.raises(SshError, match="no tunnel through IAP"):
             await fleet.connect(0)
+
+
+async def test_a_message_that_is_too_long_ends_the_tunnel(iap: IapServer) -> None:
+    async def machine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(machine, "127.0.0.1", 0) as server:
+        iap.machines["machine", 22] = server.sockets[0].getsockname()[:2]
+        tunnels = IapTunnels(Access(user="me", iap_url=iap.url))
+        with await tunnels.open(IapTarget("p", "z", "machine", 22), 0) as local:
+            (session,) = iap.sessions.values()
+            assert session.ws is not None
+            with suppress(ConnectionError):
+                await session.ws.send_bytes(bytes(5 << 20))
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(local, 1), 60) == b""
+        await tunnels.close()
+
+
+async def test_a_token_command_that_cannot_be_started_is_named(iap: IapServer) -> None:
+    tunnels = IapTunnels(Access(user="me", iap_url=iap.url, token_command=("/nowhere/token",)))
+    with pytest.raises(SshError, match="no access token for IAP") as caught:
+        await tunnels.open(IapTarget("p", "z", "machine", 22), 3)
+    assert caught.value.worker == 3
+    assert "/nowhere/token" in caught.value.why
+    await tunnels.close()
+
+
+async def test_a_token_command_that_takes_too_long_is_ended(iap: IapServer, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    command = ("sh", "-c", f"echo $$ >{pid}; exec sleep 600")
+    tunnels = IapTunnels(Access(user="me", iap_url=iap.url, token_command=command, connect_timeout=1.0))
+    with pytest.raises(SshError, match="no answer within"):
+        await tunnels.open(IapTarget("p", "z", "machine", 22), 0)
+    await until(lambda: not pid_exists(int(pid.read_text())), "the end of the command")
+    await tunnels.close()
 
 
 async def test_a_worker_without_an_instance_name_is_explained() -> None:

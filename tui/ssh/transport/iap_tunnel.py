@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import subprocess
 from dataclasses import dataclass
@@ -137,7 +136,6 @@ class IapTunnels:
                 protocols=(SUBPROTOCOL,),
                 origin=ORIGIN,
                 headers={"Authorization": f"Bearer {token}"} if token else {},
-                max_msg_size=0,
             )
         except aiohttp.WSServerHandshakeError as error:
             raise TunnelClosedError(error.status, error.message) from None
@@ -154,11 +152,21 @@ class IapTunnels:
             return self._token[1]
 
     async def _fetch_token(self, worker: int) -> str:
-        """Run the command that prints an access token."""
-        process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
-        )
-        token, complaint = await process.communicate()
+        """Run the command that prints an access token; cancelling ends it. Raises SshError naming the worker."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except OSError as error:
+            raise errors.IAP_NO_TOKEN.error(worker, words=str(error)) from None
+        try:
+            token, complaint = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
         if process.returncode:
             raise errors.IAP_NO_TOKEN.error(worker, words=complaint.decode("utf-8", "replace"))
         return token.decode().strip()
