@@ -229,7 +229,7 @@ async def _refused_by(server: OpensshWorker, source: Path, start_up: str, fleet:
 async def test_a_shell_that_prints_without_end_is_named(
     sshd: Start, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.ssh.sync.upload._MAX_CHATTER_BYTES", 10_000)
+    monkeypatch.setattr("tui.ssh.sync.upload.MAX_CHATTER_BYTES", 10_000)
     server = sshd()
     (server.home / ".bashrc").write_text("yes\n")
     error = await _error_of(server, source)

@@ -29,6 +29,8 @@ _PASSWORD = re.compile("password (has expired|change required)", re.IGNORECASE)
 _NEW_PASSWORD = (
     "log in once with ssh in a terminal, which asks for a new password; or run chage -d -1 USER as root there"
 )
+MAX_CHATTER_BYTES = 1 << 20
+"""Most bytes that a login shell may print before a script answers."""
 START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read input, exit or start another shell"
 """Another reason why a script does not answer: it arrives on standard input, after those files were read."""
 

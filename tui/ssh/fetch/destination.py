@@ -1,4 +1,4 @@
-"""The directory that fetched files go to: nothing is written outside it, whatever names a worker sends."""
+"""The directory of fetched files: nothing is written outside it, whatever names a worker sends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LocalFileError(TpuTuiError):
 
 
 class IncompleteFile:
-    """A file while it arrives: its bytes so far lie in the staging directory, where the next fetch finds them."""
+    """A file while it arrives, in the staging directory, where the next fetch finds its bytes."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
@@ -88,7 +88,7 @@ class Destination:
         self._close()
 
     def digest_of(self, place: Place, size: int) -> str:
-        """Return the SHA-256 of the file that lies there if it has this size, else an empty text. Blocks."""
+        """Return the SHA-256 of the file at this place if it has this size, else an empty text. Blocks."""
         try:
             parent = self._open_parent(place, make=False)
             try:
@@ -104,7 +104,7 @@ class Destination:
             return ""
 
     def find_incomplete(self, worker: int, source: bytes, size: int) -> IncompleteFile | None:
-        """Return what an earlier fetch left of a file, up to `size` bytes; None if it left nothing. Blocks."""
+        """Return the part of a file that an earlier fetch left, up to `size` bytes; None without one. Blocks."""
         try:
             return self._open_staged(worker, source, 0, size)
         except OSError:
@@ -120,12 +120,12 @@ class Destination:
         return IncompleteFile(os.fdopen(opened, "r+b"), size)
 
     def discard(self, worker: int, source: bytes) -> None:
-        """Remove what arrived of a file."""
+        """Remove the part of a file that has arrived."""
         with contextlib.suppress(OSError):
             os.unlink(_staged(worker, source), dir_fd=self._staging)
 
     def publish(self, worker: int, source: bytes, place: Place) -> None:
-        """Move a complete file to its place; it replaces the file that lies there."""
+        """Move a complete file to its place; it replaces a file that is already there."""
         with _named_errors(f"{one_line(self.path_of(place))} cannot be written"):
             parent = self._open_parent(place, make=True)
             try:
@@ -165,7 +165,7 @@ def _staged(worker: int, source: bytes) -> str:
 
 
 def _hash_start(file: BinaryIO, size: int) -> tuple[int, Any]:
-    """Hash the first `size` bytes of a file and cut the rest off if it can be written; return how many there are."""
+    """Return how many of the first `size` bytes a file has, and their hash; cut the rest off a writable file."""
     digest, length = hashlib.sha256(), 0
     while block := file.read(min(size - length, _BLOCK_BYTES)):
         digest.update(block)

@@ -1,6 +1,6 @@
-"""Fetch files from many workers: list them on all, decide where they go, copy what is not here yet.
+"""Fetch files from many workers: list them, decide where they go, copy what is not here yet.
 
-Every file is compared by SHA-256. After a broken connection, and in the next fetch, a file goes on where it ended.
+Every file is compared by SHA-256. After a broken connection, and in the next fetch, a file continues where it ended.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 MAX_FILES = 1_000_000
-"""Most files that one worker may list, those included that it lists again or leaves out; it bounds memory."""
+"""Most entries in one worker's list, repeated and omitted files included; it bounds memory."""
 MAX_NAMES_BYTES = 128 * 1024 * 1024
 """Most bytes of the names in one worker's list."""
 _ATTEMPTS = 5
-"""Broken connections in a row, without a byte in between, after which a worker is given up."""
+"""Broken connections in a row, without a byte in between, after which the fetch from a worker fails."""
 _TRIES_PER_FILE = 3
-"""Copies of a file that changes while it is read."""
+"""Attempts to copy a file that changes while it is read."""
 _REQUESTS_AHEAD = 32
 _NAMED_AT_MOST = 3
 _SIZE_DIGITS = 18
 
 OnReceived = Callable[[int, int, int], None]
-"""Called with a worker's index, the bytes that it has sent or that were here already, and the bytes in total."""
+"""Called with a worker's index, the bytes that have arrived or were here already, and the total bytes."""
 
 
 @dataclass(frozen=True)
 class FetchedFile:
-    """A file of a worker that lies at `path` now. `skipped`: it lay there already."""
+    """A file of a worker that is at `path` now; `skipped` if it was already there."""
 
     worker: int
     path: str
@@ -129,7 +129,7 @@ def _left_out(index: int, listing: _Listing) -> list[TpuTuiError]:
 
 
 async def _list(fleet: Fleet, index: int, patterns: Sequence[RemotePattern]) -> _Listing:
-    """Return what one worker has of the patterns. Raises WorkerError."""
+    """Return the files of one worker that match the patterns. Raises WorkerError."""
 
     async def read() -> _Listing:
         async with FetchStream(fleet, index, "list") as stream:
@@ -171,7 +171,7 @@ def _expect(answer: Answer, index: int, *words: str) -> Answer:
 
 
 class _Reconnecting:
-    """Repeats work on one worker after broken connections, until several in a row bring nothing."""
+    """Repeats work on one worker after broken connections, until several in a row make no progress."""
 
     def __init__(self, worker: int) -> None:
         self._worker = worker
@@ -180,7 +180,7 @@ class _Reconnecting:
         self._has_begun = False
 
     def progressed(self) -> None:
-        """Take note that something arrived."""
+        """Note that something arrived."""
         self._failures = 0
 
     async def run(self, work: Callable[[], Awaitable[_Result]]) -> _Result:
@@ -206,7 +206,7 @@ class _Reconnecting:
 
 @dataclass
 class _Request:
-    """A file that a worker is asked for: `have` bytes with this SHA-256 are here, at its place or incomplete."""
+    """A request for a file, of which `have` bytes with this SHA-256 are here, at its place or incomplete."""
 
     file: RemoteFile
     place: Place
@@ -251,7 +251,7 @@ class _WorkerCopy:
         return self._rows
 
     async def _copy_pending(self) -> None:
-        """Request files some ahead, and receive them in order. What was not received is pending again at the end."""
+        """Request some files ahead, and receive them in order. Files that were not received become pending again."""
         requested: deque[_Request] = deque()
         async with FetchStream(self._fleet, self._index, "send") as stream:
             try:
@@ -272,7 +272,7 @@ class _WorkerCopy:
                 self._pending.extendleft(request.file for request in reversed(requested))
 
     def _prepare(self, file: RemoteFile) -> _Request:
-        """Return the request for a file, with what is here of it. Blocks."""
+        """Return the request for a file, with the bytes of it that are here. Blocks."""
         place = self._places[self._index, file.source]
         if digest := self._destination.digest_of(place, file.size):
             return _Request(file, place, file.size, digest)
@@ -282,7 +282,7 @@ class _WorkerCopy:
         return _Request(file, place, incomplete.size, incomplete.digest, incomplete)
 
     async def _receive(self, stream: FetchStream, request: _Request) -> None:
-        """Receive one file and note its outcome, unless it has changed during the transfer and is tried again."""
+        """Receive one file and note its outcome; a file that changed during the transfer becomes pending again."""
         answer = _expect(await stream.answer(), self._index, "data", "no")
         file, start = request.file, answer.number_at(0)
         if answer.word == "no":

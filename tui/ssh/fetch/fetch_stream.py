@@ -1,4 +1,4 @@
-"""One command of fetch.sh on a worker: requests go in, answers and files' bytes come out, in bounded memory."""
+"""One run of fetch.sh on a worker: requests go in, answers and bytes of files come out, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
-from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, Call, channel_errors, parse_line
+from tui.ssh.exec.script_protocol import (
+    MAX_CHATTER_BYTES,
+    START_UP_FILES,
+    Answer,
+    Call,
+    channel_errors,
+    parse_line,
+)
 from tui.ssh.stream_limits import READ_BYTES
 
 if TYPE_CHECKING:
@@ -27,8 +33,6 @@ SCRIPT = Path(__file__).with_name("fetch.sh")
 _MAX_LINE_BYTES = 1 << 16
 _MAX_RECORD_BYTES = 1 << 14
 """Longest record of a listing: a path has up to 4096 bytes."""
-_MAX_CHATTER_BYTES = 1 << 20
-"""What a login shell may print before the script answers."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,9 @@ class FetchTimeouts:
     """How long a transfer waits, in seconds."""
 
     begin_s: float = 90.0
-    """For the login shell to reach the script."""
+    """Until the login shell has reached the script."""
     progress_s: float = 600.0
-    """For anything to arrive: hashing gigabytes on a slow disk takes minutes."""
+    """Between two arrivals: hashing gigabytes on a slow disk takes minutes."""
 
 
 TIMEOUTS = FetchTimeouts()
@@ -66,9 +70,7 @@ class FetchStream:
             self._process.stdin.write(self._call.input)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._process is not None
         self._process.close()
 
@@ -82,9 +84,9 @@ class FetchStream:
             raise StreamBrokenError(quote_remote(str(error))) from error
 
     async def answer(self) -> Answer:
-        """Return the next answer; what a login shell prints before it is skipped. Raises WorkerError for too much."""
+        """Return the next answer and skip a login shell's output before it. Raises WorkerError for too much output."""
         skipped = 0
-        while skipped < _MAX_CHATTER_BYTES:
+        while skipped < MAX_CHATTER_BYTES:
             line = await self._until(b"\n", _MAX_LINE_BYTES)
             skipped += len(line)
             if answer := parse_line(self._call.nonce, line):

@@ -1,4 +1,4 @@
-"""Where the files of several workers go below one directory."""
+"""The places of several workers' files below one directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RESERVED = re.compile(rb"worker-\d+|" + re.escape(STAGING), re.IGNORECASE)
 
 
 def place_files(listings: Mapping[int, Sequence[RemoteFile]]) -> dict[tuple[int, bytes], Place]:
-    """Return the place of each file, by worker and name there; no place is given twice.
+    """Return the place of each file, by worker and name on the worker; no two files have the same place.
 
     A file keeps its name. Names that collide, of two workers or as a file and a directory, go below `worker-N`; two
     files of one worker with the same name keep their whole path there.

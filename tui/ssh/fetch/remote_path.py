@@ -1,4 +1,4 @@
-"""Names of files on workers: what the user asks for, and whether a worker's answer belongs to it."""
+"""Names of files on workers: the patterns of a fetch, and whether a listed name matches one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 class RemoteFile:
     """A regular file of a worker: its name there, its size in bytes, and the parts of its relative name here.
 
-    `named` is False where the request has no name of its own, as `~` and `/`: any name is possible then.
+    `named` is False if the request ends without a name, like `~` and `/`: then any name is possible.
     """
 
     source: bytes
@@ -29,7 +29,7 @@ class RemoteFile:
 class RemotePattern:
     """One REMOTE argument: a file, a directory or a glob, relative to the worker's home or absolute.
 
-    A worker is not trusted: what it lists must match the pattern, component by component, as its own shell does it.
+    A worker is not trusted: each name that it lists must match the pattern, component by component, as in a shell.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,8 +1,7 @@
-"""A tree as it is sent: an sh program that creates it, and the bytes of files that it cuts out of the stream."""
+"""A tree in the form in which it is sent: an sh program that creates it, and the bytes of files."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -41,14 +40,14 @@ class Bundle:
     def blocks(self, worker: int) -> Iterator[bytes]:
         """Yield the bytes to send. Raises WorkerError for that worker when a file has become shorter."""
         for text in (self.manifest, self.script):
-            yield encode_length(len(text))
+            yield b"%0*d" % (_LENGTH_DIGITS, len(text))
             yield from (text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
         for entry in self.streamed:
             yield from self._read(entry, worker)
 
     def _read(self, entry: TreeEntry, worker: int) -> Iterator[bytes]:
         remaining = entry.size
-        with self._path(entry).open("rb") as file:
+        with self.tree.path_of(entry).open("rb") as file:
             while remaining:
                 block = file.read(min(remaining, BLOCK_BYTES))
                 if not block:
@@ -61,26 +60,14 @@ class Bundle:
                 remaining -= len(block)
                 yield block
 
-    def _path(self, entry: TreeEntry) -> Path:
-        return self.tree.directory / os.fsdecode(entry.path)
-
-
-def encode_length(value: int) -> bytes:
-    """Encode a length for the stream."""
-    return b"%0*d" % (_LENGTH_DIGITS, value)
-
 
 def read_bundle(directory: Path) -> Bundle:
-    """Read a directory and prepare it for sending. Blocks; raises UsageError when it cannot be read."""
-    return build_bundle(read_tree(directory))
-
-
-def build_bundle(tree: SourceTree) -> Bundle:
-    """Prepare a tree for sending: a program with every name quoted, directories first. Blocks while it reads.
+    """Read a directory and prepare it for sending. Blocks; raises UsageError when it cannot be read.
 
     The program contains small texts, which the shell writes itself: a process per file would cost far more. All other
     files are cut out of the stream that follows, in order.
     """
+    tree = read_tree(directory)
     entries = tree.entries
     folders = {entry.path.rpartition(b"/")[0] for entry in entries} | {e.path for e in entries if e.kind == "d"}
     lines = _in_groups(b"mkdir -p", [_shell_quoted(folder) for folder in sorted(folders - {b""})])
@@ -114,7 +101,7 @@ def _small_text(tree: SourceTree, entry: TreeEntry) -> bytes | None:
     if entry.size > _MAX_INLINE_BYTES:
         return None
     try:
-        data = (tree.directory / os.fsdecode(entry.path)).read_bytes()
+        data = tree.path_of(entry).read_bytes()
         data.decode()
     except (OSError, UnicodeDecodeError):
         return None

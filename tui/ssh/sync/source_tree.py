@@ -20,7 +20,7 @@ CACHES = frozenset(
         ".tox", ".nox", ".DS_Store",
     }
 )  # fmt: skip
-"""Names excluded where git does not know which files belong to the code."""
+"""Names to leave out where git does not know which files belong to the code."""
 _CACHE_TAG = "CACHEDIR.TAG"
 """The mark of a cache directory (Cache Directory Tagging Specification)."""
 _VENV_MARK = "pyvenv.cfg"
@@ -54,6 +54,10 @@ class SourceTree:
         """Total size of all files."""
         return sum(entry.size for entry in self.entries)
 
+    def path_of(self, entry: TreeEntry) -> Path:
+        """Return the path of an entry on this machine."""
+        return self.directory / os.fsdecode(entry.path)
+
 
 def read_tree(directory: Path) -> SourceTree:
     """Read a directory: tracked and untracked files that git does not ignore; without git, all but caches.
@@ -65,7 +69,7 @@ def read_tree(directory: Path) -> SourceTree:
     root = directory.resolve()
     try:
         paths = sorted({os.fsencode(path) for path in _listed(root)})
-        entries = tuple(entry for path in paths for entry in [_entry(root, path)] if entry is not None)
+        entries = tuple(entry for path in paths if (entry := _entry(root, path)) is not None)
     except OSError as error:
         raise UsageError("the code cannot be read", why=one_line(str(error))) from error
     return SourceTree(root, entries, _hash(entries))
@@ -87,7 +91,7 @@ def _listed(root: Path) -> Iterator[Path]:
 
 
 def _git_listed(root: Path) -> list[Path] | None:
-    """Return the files that git tracks or does not ignore; None without git or a repository, or if there are none."""
+    """Return the files that git tracks or does not ignore; None without git, a repository or such files."""
     git = shutil.which("git")
     if git is None:
         return None

@@ -20,7 +20,15 @@ from tui.aio.timeouts import within
 from tui.errors import WorkerError
 from tui.pod.worker import RUN_ROOT
 from tui.ssh.errors import quote_remote
-from tui.ssh.exec.script_protocol import START_UP_FILES, Answer, Call, channel_errors, load_script, parse_line
+from tui.ssh.exec.script_protocol import (
+    MAX_CHATTER_BYTES,
+    START_UP_FILES,
+    Answer,
+    Call,
+    channel_errors,
+    load_script,
+    parse_line,
+)
 from tui.ssh.stream_limits import READ_BYTES
 from tui.ssh.sync.bundle import Bundle, read_bundle
 
@@ -32,9 +40,7 @@ if TYPE_CHECKING:
     Process: TypeAlias = asyncssh.SSHClientProcess[bytes]
 
 _STDERR_TAIL_BYTES = 160
-"""The part of a worker's error output that a message repeats."""
-_MAX_CHATTER_BYTES = 1 << 20
-"""What a login shell may print before the script answers."""
+"""Bytes of a worker's error output that a message repeats."""
 _BROKE_OFF = "the worker broke off"
 _CHECK_WORKER = "check its disk (`df`), and that sh, head, sha256sum and mv are on its PATH"
 
@@ -44,21 +50,21 @@ class UploadTimeouts:
     """How long an upload waits for a worker, in seconds."""
 
     begin_s: float = 90.0
-    """For the login shell to reach the script: some start-up files sleep, some never end."""
+    """Until the login shell has reached the script: some start-up files sleep, some never end."""
     progress_s: float = 600.0
-    """For the worker to take or answer something: checking gigabytes on a slow disk takes minutes."""
+    """Until the worker takes or answers something: checking gigabytes on a slow disk takes minutes."""
     complaint_s: float = 2.0
     """For the rest of its error output after a failure."""
 
 
 TIMEOUTS = UploadTimeouts()
 _SCRIPT = load_script(Path(__file__).with_name("install_tree.sh"))
-"""Read at once: a keeper that sends the code again to a new slice may outlive this version of the package."""
+"""Read at import: a keeper may send the code to a new slice after this version of the package was replaced."""
 
 
 @dataclass(frozen=True)
 class SyncResult:
-    """The tree that one worker has now: its `hash`, and the `bytes` sent (0 if it was already there: `skipped`)."""
+    """The tree that one worker has now: its `hash`, and the `bytes` sent; 0 if it was already there (`skipped`)."""
 
     worker: int
     hash: str
@@ -67,7 +73,7 @@ class SyncResult:
 
 
 def code_directory(run_root: str, hash_: str) -> str:
-    """Return where a synced tree lies on a worker; a leading `~` is the worker's home."""
+    """Return the directory of a synced tree on a worker; a leading `~` is the worker's home."""
     return f"{run_root.rstrip('/')}/code/{hash_}"
 
 
@@ -100,7 +106,7 @@ async def send_bundle(
     run_root: str = RUN_ROOT,
     on_sent: OnSent | None = None,
 ) -> AsyncIterator[SyncResult | WorkerError]:
-    """Copy a tree that is read already, as `sync_tree` does."""
+    """Copy a tree that was already read, as `sync_tree` does."""
 
     async def upload(index: int) -> SyncResult:
         return await _Upload(fleet, index, bundle, run_root, on_sent).run()
@@ -110,7 +116,7 @@ async def send_bundle(
 
 
 class _UploadFailed(Exception):
-    """The worker did not take the tree: `why`, and what to do about it."""
+    """The worker did not take the tree: `why`, and the `remedy`."""
 
     def __init__(self, why: str, remedy: str) -> None:
         super().__init__(why)
@@ -126,7 +132,9 @@ class _Upload:
         self._index = index
         self._bundle = bundle
         self._on_sent = on_sent
-        self._call = _install_call(bundle.tree.hash, run_root)
+        nonce = secrets.token_hex(8)
+        script = f"tt_root={shlex.quote(run_root)}\n{_SCRIPT}".encode()
+        self._call = Call(script, shlex.join([nonce, bundle.tree.hash]), nonce)
         self._sent = 0
 
     async def run(self) -> SyncResult:
@@ -209,7 +217,7 @@ class _Upload:
 
     async def _read_answer(self, process: Process) -> Answer:
         received = 0
-        while received < _MAX_CHATTER_BYTES:
+        while received < MAX_CHATTER_BYTES:
             line = await process.stdout.readline()
             received += len(line)
             if not line:
@@ -217,11 +225,6 @@ class _Upload:
             if answer := parse_line(self._call.nonce, line):
                 return answer
         raise _UploadFailed("its login shell prints too much", "let its start-up files (~/.bashrc) print less")
-
-
-def _install_call(hash_: str, run_root: str) -> Call:
-    nonce = secrets.token_hex(8)
-    return Call(f"tt_root={shlex.quote(run_root)}\n{_SCRIPT}".encode(), shlex.join([nonce, hash_]), nonce)
 
 
 async def _read_tail(process: Process) -> bytes:
