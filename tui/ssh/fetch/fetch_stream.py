@@ -84,7 +84,7 @@ class FetchStream:
             raise StreamBrokenError(quote_remote(str(error))) from error
 
     async def answer(self) -> Answer:
-        """Return the next answer and skip a login shell's output before it. Raises WorkerError for too much output."""
+        """Return the next answer, after any output of the login shell. Raises WorkerError for too much output."""
         skipped = 0
         while skipped < MAX_CHATTER_BYTES:
             line = await self._until(b"\n", _MAX_LINE_BYTES)
