@@ -17,7 +17,7 @@ _NUMBER = re.compile(r"(?<![^\s(])\d+(?:\.\d+)?(?=[\s,);%]|$)")
 _NAMES_A_PROCESS = "pid "
 """The text before a number that identifies a process; a range of such numbers would be meaningless."""
 MOST_TEXTS = 2
-"""Sentences that one finding may join, e.g. those about the disks of home and /tmp."""
+"""Most sentences that one finding joins, e.g. about the disks of home and /tmp."""
 _STATES = {"fail": "filtered", "unknown": "unknown"}
 
 

@@ -95,20 +95,16 @@ async def _rows(
 
     async def probe(peer: Worker, port: int) -> tuple[Worker, int, PortState | TpuTuiError]:
         async with slots:
-            return peer, port, await _probe(index, peer, port, fleet)
+            try:
+                return peer, port, await fleet.probe(index, _address(peer), port, PROBE_SECONDS)
+            except TpuTuiError as error:
+                return peer, port, error
 
     async with aclosing(as_completed(probe(peer, port) for peer in peers for port in ports)) as answers:
         async for peer, port, answer in answers:
             yield _row(index, peer, port, answer, slice_)
             if not isinstance(answer, TpuTuiError) and answer.cause == _FORBIDDEN:
                 return
-
-
-async def _probe(index: int, peer: Worker, port: int, fleet: Fleet) -> PortState | TpuTuiError:
-    try:
-        return await fleet.probe(index, _address(peer), port, PROBE_SECONDS)
-    except TpuTuiError as error:
-        return error
 
 
 def _address(worker: Worker) -> str:

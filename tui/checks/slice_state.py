@@ -9,7 +9,7 @@ from tui.checks.check_row import CheckRow, make_row
 from tui.pod.slice import INSTANCE_GROUP, Slice, Symptom
 from tui.pod.slice_commands import create_again, group_remedy, restart_advice
 from tui.text.numbers import parse_integer
-from tui.text.printable import one_line
+from tui.text.printable import count_noun, one_line
 
 _ON_THE_WAY = ("CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "UNHIDING", "PROVISIONING", "ACTIVE")
 _QUEUED = ("ACCEPTED", "WAITING_FOR_RESOURCES")
@@ -41,14 +41,16 @@ def slice_rows(slice_: Slice) -> list[CheckRow]:
 
 
 def _state_row(slice_: Slice) -> CheckRow:
-    state, why = slice_.state, one_line(slice_.health_description or "")
+    state = slice_.state
     if state == "READY":
-        count, noun = len(slice_.workers or slice_.node_endpoints), "endpoint" if slice_.is_tpu_node else "worker"
-        return make_row("slice", "pass", f"READY, {count} {noun}{'' if count == 1 else 's'}")
+        count = count_noun(
+            len(slice_.workers or slice_.node_endpoints), "endpoint" if slice_.is_tpu_node else "worker"
+        )
+        return make_row("slice", "pass", f"READY, {count}")
     if state is None:
         return make_row("slice", "unknown", "the API reports no state", "check again in a minute")
-    detail = f"{state}: {why}" if why else state
-    return make_row("slice", "fail", detail, state_remedy(slice_))
+    why = one_line(slice_.health_description or "")
+    return make_row("slice", "fail", f"{state}: {why}" if why else state, state_remedy(slice_))
 
 
 def state_remedy(slice_: Slice) -> str:
@@ -79,9 +81,8 @@ def _health_row(slice_: Slice) -> CheckRow:
     if slice_.health is None:
         return make_row("health", "unknown", why or "the API reports no health")
     detail = f"{slice_.health}: {why}" if why else slice_.health
-    remedy = "wait for the maintenance to end"
-    if slice_.health != "UNHEALTHY_MAINTENANCE":
-        remedy = restart_advice(slice_)
+    is_maintained = slice_.health == "UNHEALTHY_MAINTENANCE"
+    remedy = "wait for the maintenance to end" if is_maintained else restart_advice(slice_)
     return make_row("health", "fail", detail, remedy)
 
 

@@ -109,7 +109,7 @@ def check_trusted(path: Path, status: os.stat_result, what: str, home: Path) -> 
 def distrust(path: Path, status: os.stat_result, home: Path) -> tuple[str, str] | None:
     """Return why a file or directory is not trusted (others can change it), and the remedy; None if it is trusted.
 
-    Files of root are trusted by everyone; root also trusts those of the home's owner.
+    Everyone trusts files of root; root also trusts files of the home's owner.
     """
     quoted = shlex.quote(str(path))
     trusted = {0, os.getuid()} | ({home.stat().st_uid} if os.getuid() == 0 else set())

@@ -333,7 +333,7 @@ def connect_error(error: BaseException, worker: int | None, login: Endpoint, sec
 
 
 def jump_host_error(code: int, words: str, worker: int | None, login: Endpoint, jump: str) -> SshError:
-    """Return why a jump host did not connect to the worker; it sent the `code` and the `words`."""
+    """Return why a jump host did not connect to the worker; `code` and `words` come from the jump host."""
     lowered = words.lower()
     matches = (cause for texts, cause in _JUMP_CAUSES.items() if any(text in lowered for text in texts))
     cause = _JUMP_FORBIDS if code == ADMINISTRATIVELY_PROHIBITED else next(matches, _JUMP_FAILED)
@@ -365,7 +365,7 @@ def denied_error(
 
 
 def more_than_a_key_error(worker: int | None, login: Endpoint, methods: Sequence[str], words: str = "") -> SshError:
-    """Return the error for a server that accepts no login by a key alone; it sent the `words`."""
+    """Return the error for a server that accepts no login by a key alone; `words` come from the server."""
     asks = "keyboard-interactive" in methods
     return _MORE_THAN_A_KEY.error(
         worker,

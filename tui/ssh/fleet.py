@@ -92,7 +92,7 @@ class Fleet:
         return self._dialer.keys.access if self._dialer else self._access
 
     async def close(self) -> None:
-        """Close every connection; those to jump hosts last, because workers are reached through them."""
+        """Close every connection; jump hosts come last, because workers are reached through them."""
         self._closed = True
         connections = self._made()
         self._live, self._spare = {}, {}

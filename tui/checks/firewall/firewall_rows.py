@@ -111,7 +111,7 @@ def _worst(rules: Sequence[FirewallRule], sources: Iterable[str], workers: Seque
 
 
 def _matches(decision: Decision) -> str:
-    """Return what the rule that a decision depends on matches."""
+    """Return the conditions of the rule on which a decision depends."""
     rule = decision.rule
     assert rule is not None
     ranges = rule.source_ranges if decision.direction == "INGRESS" else rule.destination_ranges

@@ -112,14 +112,14 @@ class Facts:
     """The IPv4 address that the login came from, as the worker saw it: this machine's, or a jump host's."""
 
     def owners_of(self, file: str | None) -> tuple[Owner, ...]:
-        """Return the processes that have the file open; with None, those that use a chip."""
+        """Return the processes that have the file open; with None, the processes that use a chip."""
         lock = self.lock.path if self.lock else None
         return tuple(owner for owner in self.owners if (owner.file == file if file else owner.file != lock))
 
 
 @dataclass(frozen=True)
 class FactsQuery:
-    """Facts to query beyond those that are always read.
+    """What to query in addition to the facts that are always read.
 
     `versions` chooses the interpreter whose versions are read: a login's, a job's (`job` is its environment, as
     `tui.runs.launch.job_script.job_text` writes it), or none. `code` queries the last synced tree.
@@ -156,7 +156,7 @@ async def ask_facts(index: int, ask: Ask, query: FactsQuery) -> Facts:
 
 
 def ask_over_sessions(fleet: Fleet) -> Ask:
-    """Return a function that makes each call in a session of its own."""
+    """Return a function that makes each call in a new session."""
 
     async def ask(index: int, call: Call) -> list[Answer]:
         result = await fleet.run(index, call.command, input=call.input, timeout=ASK_TIMEOUT)

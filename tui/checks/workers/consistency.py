@@ -14,7 +14,7 @@ from tui.pod import accelerator
 from tui.pod.slice import Slice
 from tui.text.durations import format_duration
 from tui.text.printable import one_line
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 COMPARED = ("python", "torch", "torch_xla", "libtpu", "jax", "jaxlib")
 _FRAMEWORKS = ("torch", "jax")
@@ -100,14 +100,14 @@ def _differing(
     ranked = Counter({value: len(group) for value, group in workers.items()}).most_common()
     usual = ranked[0][0]
     if ranked[0][1] == ranked[1][1]:
-        detail = "; ".join(f"{value} on {_workers(workers[value])}" for value, _ in ranked)
+        detail = "; ".join(f"{value} on {name_ranks('worker', workers[value])}" for value, _ in ranked)
         status = "warn" if all(alike(usual, value) for value in workers) else "fail"
         return [make_row(check, status, f"{name} differs: {detail}", remedy)]
     return [
         make_row(
             check,
             "warn" if alike(usual, value) else "fail",
-            f"{name} {value} here, {usual} on {_workers(workers[usual])}",
+            f"{name} {value} here, {usual} on {name_ranks('worker', workers[usual])}",
             remedy,
             worker=worker,
         )
@@ -120,10 +120,6 @@ def _same_minor(usual: str, value: str) -> bool:
     """Return whether two versions have the same minor release; patch releases are compatible (PEP 387)."""
     first, second = _RELEASE.match(usual), _RELEASE.match(value)
     return first is not None and second is not None and first[0] == second[0]
-
-
-def _workers(ranks: Sequence[int]) -> str:
-    return f"worker {ranks[0]}" if len(ranks) == 1 else f"workers {format_ranks(ranks)}"
 
 
 def _same(all_facts: Sequence[Facts]) -> CheckRow:

@@ -13,6 +13,7 @@ from tui.pod import accelerator
 from tui.pod.slice import Slice
 from tui.pod.slice_commands import restart_advice
 from tui.ssh.exec.script_protocol import ScriptNotRunError
+from tui.text.printable import count_noun
 
 GIB = 1024**3
 _USUAL_PLACES = {"home": "home", "tmp": "/tmp"}
@@ -99,7 +100,7 @@ def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
     kind = accelerator.parse(slice_.accelerator_type or "")
     if facts.devices is None:
         return _row("chips", facts, "unknown", "could not read its chips")
-    text = "no chip found" if not facts.devices else f"{facts.devices} chip{'s' if facts.devices > 1 else ''} found"
+    text = f"{count_noun(facts.devices, 'chip')} found" if facts.devices else "no chip found"
     if kind is None:
         detail = f"{text}; the expected number is not known"
         return _row("chips", facts, "pass" if facts.devices else "unknown", detail)

@@ -14,7 +14,7 @@ CHUNK_BYTES = 64 * 1024
 OUTPUT_LIMIT = 256 * 1024 * 1024
 """Bytes of output that one command may write when no budget is given; a command that writes more is ended."""
 MOST_SHARE_BYTES = 64 * 1024
-"""The largest part of a budget that is reserved for one stream."""
+"""Most bytes of a budget that are reserved for one stream."""
 
 OnOutput = Callable[["RunningCommand", bool, bytes], None]
 """Called with new output, and whether it came on stderr."""

@@ -1,4 +1,4 @@
-"""Calls of scripts on a worker: what is sent, and which lines of the output are answers.
+"""Calls of scripts on a worker: the text to send, and the answers among the lines of output.
 
 The remote command is always `exec sh -c …`, so any login shell works. Only the text after the call's nonce on a line
 is an answer: start-up files may print anything, with or without a newline at the end.
@@ -32,7 +32,7 @@ _NEW_PASSWORD = (
 MAX_CHATTER_BYTES = 1 << 20
 """Most bytes that a login shell may print before a script answers."""
 START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read input, exit or start another shell"
-"""Another reason why a script does not answer: it arrives on standard input, after those files were read."""
+"""A remedy for a script that does not answer: it arrives on standard input after these files were read."""
 
 
 @functools.cache
@@ -82,7 +82,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Answer:
-    """One line of the script's answer: its first word, the text after it, and the `key=value` words in that."""
+    """One line of the script's answer: its first word, the text after it, and the `key=value` pairs in that text."""
 
     word: str
     text: str = ""
@@ -156,7 +156,7 @@ class ScriptNotRunError(WorkerError):
 
 
 def no_answer_error(worker: int, what: str, stderr: bytes, exit_code: int | None, stdout: bytes = b"") -> WorkerError:
-    """Return the error for a call that ended without an answer; its cause is what was written instead."""
+    """Return the error for a call that ended without an answer; its cause is the output instead."""
     complaint, output = _last_line(stderr), _last_line(stdout)
     ended = f"it ended with {exit_code}" if exit_code is not None else "the connection closed"
     why = complaint or (f"{ended} after printing: {output}" if output else ended)

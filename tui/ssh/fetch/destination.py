@@ -52,7 +52,7 @@ class IncompleteFile:
         self.size, self._digest = 0, hashlib.sha256()
 
     def close(self) -> None:
-        """Write out what is buffered."""
+        """Write the buffered bytes and close the file."""
         with _named_errors("a fetched file cannot be written"):
             self._file.close()
 

@@ -7,7 +7,7 @@ tt_nonce=$1
 exec 3>&1
 say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
 
-# The $1 bytes that come next, newlines at their end included, in tt_text.
+# Reads the next $1 bytes into tt_text, trailing newlines included.
 read_text() { tt_text=$(head -c "$1"; printf x); tt_text=${tt_text%x}; }
 
 # The names of all files below a directory, each with a NUL. Links to directories are not followed.
@@ -51,10 +51,10 @@ list() {
 # The SHA-256 of a file's first $1 bytes.
 digest() { head -c "$1" <"$tt_text" | sha256sum; }
 
-# A file's bytes from $1 up to $2; zeros stand for those that it has lost meanwhile: the hash reveals them.
+# A file's bytes from $1 up to $2. If it has become shorter, zeros follow; the hash reveals them.
 content() { { tail -c "+$(($1 + 1))" <"$tt_text"; exec cat /dev/zero; } 2>/dev/null | head -c "$(($2 - $1))"; }
 
-# Requests: a line with a file's size, how many of its bytes are there already, their SHA-256 and the length of its
+# Requests: a line with a file's size, the number of its bytes that the client has, their SHA-256 and the length of its
 # name, and the name. Answers: `no`, or `data FROM`, the bytes from there to the size, and `end SHA256`.
 send() {
   while read -r tt_size tt_have tt_hash tt_n; do

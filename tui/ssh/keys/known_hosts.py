@@ -53,7 +53,7 @@ class TrustedKeys:
 
     @property
     def algorithms(self) -> list[str]:
-        """Host key algorithms to request, those of the known keys first.
+        """Host key algorithms to request; the algorithms of the known keys come first.
 
         The others follow, so that a server with only another key is reported as changed, not as incompatible.
         """
@@ -204,7 +204,7 @@ def _find_key_lines(trusted: TrustedKeys) -> list[tuple[str, int]]:
 
 
 def _described(key: asyncssh.SSHKey) -> str:
-    """Return a key's type and its fingerprint, as `ssh-keygen -l` prints it."""
+    """Return a key's type and its SHA-256 fingerprint, as `ssh-keygen -l` prints them."""
     return f"{key.get_algorithm()} {key.get_fingerprint()}"
 
 

@@ -125,7 +125,7 @@ class _UploadFailed(Exception):
 
 
 class _Upload:
-    """One tree on its way to one worker: one command takes the script, the bundle and answers."""
+    """The upload of one tree to one worker: one command takes the script and the bundle, and answers."""
 
     def __init__(self, fleet: Fleet, index: int, bundle: Bundle, run_root: str, on_sent: OnSent | None) -> None:
         self._fleet = fleet
@@ -156,7 +156,7 @@ class _Upload:
         return WorkerError("the code did not arrive", worker=self._index, why=why, remedy=remedy)
 
     async def _transfer(self, process: Process) -> str:
-        """Send what the worker lacks. Return its last word: `done`, or `have` if the tree was already there."""
+        """Send the tree if the worker lacks it. Return the last answer: `done`, or `have` if the tree was there."""
         with suppress(BrokenPipeError):  # the answer says why the command ended
             process.stdin.write(self._call.input)
         await self._expect(process, "here", within_s=TIMEOUTS.begin_s)
@@ -202,7 +202,7 @@ class _Upload:
             process.stdin.write_eof()
 
     async def _expect(self, process: Process, *words: str, within_s: float | None = None) -> str:
-        """Return the worker's next word, one of `words`; skip what its login shell prints.
+        """Return the word of the worker's next answer, one of `words`; skip the output of its login shell.
 
         Raises _UploadFailed for another word, or for none within the time (`progress_s` by default).
         """
@@ -228,7 +228,7 @@ class _Upload:
 
 
 async def _read_tail(process: Process) -> bytes:
-    """Return the end of what the worker's programs write to standard error."""
+    """Return the end of the worker's error output."""
     tail = b""
     while block := await process.stderr.read(READ_BYTES):
         tail = (tail + block)[-_STDERR_TAIL_BYTES:]

@@ -49,7 +49,7 @@ class Route(Protocol):
         ...
 
     def end(self) -> None:
-        """Release what was opened last."""
+        """Release the socket that was opened last."""
 
 
 LoggedIn: TypeAlias = tuple[asyncssh.SSHClientConnection, LoginClient]
@@ -286,6 +286,7 @@ class Dialer:
     def _explained(
         self, error: Exception, client: LoginClient, attempt: _Attempt
     ) -> TpuTuiError | _UnknownHostKey | _AuthTriesExhausted:
+        """Return the error of a login that asyncssh ended; the two exceptions lead to another attempt."""
         login, worker, trusted = attempt.login, attempt.worker, attempt.trusted
         message = str(error)
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
@@ -295,18 +296,17 @@ class Dialer:
                     return _UnknownHostKey(client.offered, problem)
                 return problem
             return errors.HOST_KEY_REJECTED.error(worker, words=message, files=", ".join(trusted.files))
-        if isinstance(error, asyncssh.PermissionDenied) and client.wanted:
-            return errors.more_than_a_key_error(worker, login, client.wanted, client.remark)
-        if isinstance(error, asyncssh.PermissionDenied) and client.unsigned:
-            return errors.UNSIGNED.error(worker, login)
         if isinstance(error, asyncssh.PermissionDenied):
+            if client.wanted:
+                return errors.more_than_a_key_error(worker, login, client.wanted, client.remark)
+            if client.unsigned:
+                return errors.UNSIGNED.error(worker, login)
             return self._denied(attempt, client.remark)
         if MAX_AUTH_TRIES_WORDS in message.lower():
-            message = "too many keys were tried: choose one with --identity"
-            problem = self._denied(attempt, message)
-            return (
-                _AuthTriesExhausted(client.untried, problem) if 0 < client.untried < len(attempt.offered) else problem
-            )
+            problem = self._denied(attempt, "too many keys were tried: choose one with --identity")
+            if 0 < client.untried < len(attempt.offered):
+                return _AuthTriesExhausted(client.untried, problem)
+            return problem
         if isinstance(error, asyncssh.KeyExchangeFailed):
             return errors.NO_ALGORITHMS.error(worker, login, words=message)
         if not client.greeted:
@@ -353,7 +353,7 @@ _UNGREETED = (errors.Reason.NOT_SSH, errors.Reason.CLOSED_EARLY)
 
 
 class _UnknownHostKey(Exception):
-    """An unknown host key: the person may be asked before this becomes `error`."""
+    """An unknown host key: the person may trust it; otherwise the login fails with `error`."""
 
     def __init__(self, key: asyncssh.SSHKey, error: SshError) -> None:
         super().__init__(error.what)

@@ -138,7 +138,7 @@ class _Program:
             await asyncio.sleep(_POLL_INTERVAL_S)
 
     def end(self) -> None:
-        """Send SIGTERM to it and to what it started."""
+        """Send SIGTERM to it and to the processes it started."""
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:

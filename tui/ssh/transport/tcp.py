@@ -121,7 +121,7 @@ def _discard(opening: asyncio.Future[socket.socket]) -> None:
 
 
 async def read_banner(host: str, port: int) -> bytes:
-    """Return what a server answers to an SSH client's greeting."""
+    """Return a server's answer to an SSH client's greeting."""
     loop = asyncio.get_running_loop()
     with await open_socket(host, port) as sock:
         await loop.sock_sendall(sock, b"SSH-2.0-tpu_tui\r\n")
