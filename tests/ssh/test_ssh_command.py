@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from tests.ssh.iap_server import iap_server
 from tests.sshd import OpensshWorker, make_key, needs_sshd
 from tui.pod.worker import Worker
+from tui.settings.home import replace_file
 from tui.ssh.config.access import Access
 from tui.ssh.config.ssh_command import shell_command
 from tui.ssh.errors import SshError
@@ -59,6 +63,26 @@ async def test_a_host_key_stored_under_another_name_is_found_by_ssh(tmp_path: Pa
     google.write_text(f"pod-0 {key}\n")
     plain = Worker(0, hostname="pod-0")
     assert "hostkeyalias pod-0" in _settings_of(await shell_command(plain, access), str(config))
+
+
+async def test_commands_made_at_the_same_time_keep_the_host_keys_of_each_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def slow_replace(path: Path) -> Iterator[BinaryIO]:
+        with replace_file(path) as file:
+            time.sleep(0.1)
+            yield file
+
+    def make_command(worker: Worker) -> None:
+        asyncio.run(shell_command(worker, access))
+
+    monkeypatch.setattr("tui.ssh.config.ssh_command.replace_file", slow_replace)
+    access = Access(own_known_hosts=str(tmp_path / "known"))
+    workers = [Worker(index, external_ip=f"192.0.2.{index}", host_keys=(f"key-{index}",)) for index in range(3)]
+    await asyncio.gather(*(asyncio.to_thread(make_command, worker) for worker in workers))
+    lines = (tmp_path / "vouched_hosts").read_text().splitlines()
+    assert sorted(lines) == [f"192.0.2.{index} key-{index}" for index in range(3)]
 
 
 @needs_sshd

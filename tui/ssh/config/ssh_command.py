@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -36,7 +38,7 @@ async def shell_command(worker: Worker, access: Access) -> list[str]:
     files, alias = list(host_keys.files(login)), host_keys.alias_of(login)
     if access.own_known_hosts and worker.host_keys:
         alias = worker.host_key_alias or host_key_name(login)
-        files.insert(0, str(_file_vouched(Path(access.own_known_hosts).with_name(VOUCHED_FILE), alias, worker)))
+        files.insert(0, str(_file_vouched(Path(access.own_known_hosts), alias, worker)))
         command += ["-o", "StrictHostKeyChecking=yes"]
     if alias:
         command += ["-o", f"HostKeyAlias={alias}"]
@@ -52,14 +54,21 @@ def _iap_command(worker: Worker, port: int, access: Access) -> str:
     return shlex.join([*command, "--", *access.token_command]).replace("%", "%%")
 
 
-def _file_vouched(path: Path, alias: str, worker: Worker) -> Path:
-    """Replace the lines of the alias by the API's present keys, atomically, and return the path."""
-    make_private(path.parent)
+def _file_vouched(known_hosts: Path, alias: str, worker: Worker) -> Path:
+    """Replace the lines of the alias by the API's present keys, atomically, and return the path.
+
+    `known_hosts` is the lock, because several processes may do this at once, each for another worker.
+    """
+    make_private(known_hosts.parent)
+    path = known_hosts.with_name(VOUCHED_FILE)
+    lock = os.open(known_hosts, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        others = [line for line in path.read_text().splitlines() if not line.startswith(f"{alias} ")]
-    except FileNotFoundError:
-        others = []
-    lines = [*others, *(f"{alias} {key}" for key in worker.host_keys)]
-    with replace_file(path) as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = path.read_text().splitlines() if path.exists() else []
+        lines = [line for line in before if not line.startswith(f"{alias} ")]
+        lines += [f"{alias} {key}" for key in worker.host_keys]
+        with replace_file(path) as file:
+            file.write("".join(f"{line}\n" for line in lines).encode())
+    finally:
+        os.close(lock)
     return path
