@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import os
 import resource
@@ -314,6 +315,17 @@ async def test_a_worker_that_sends_nothing_is_named(
     assert isinstance(problem, TpuTuiError)
     assert "nothing came for 1 s" in problem.sentence
     assert problem.worker == 0
+
+
+def test_a_directory_that_cannot_be_locked_is_used_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")  # as NFS does for a directory
+
+    monkeypatch.setattr("tui.ssh.fetch.destination.fcntl.flock", refuse)
+    with Destination(tmp_path):
+        assert (tmp_path / os.fsdecode(STAGING)).is_dir()
 
 
 async def test_two_fetches_into_one_directory_do_not_mix(sshd: Start, tmp_path: Path) -> None:

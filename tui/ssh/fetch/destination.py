@@ -75,9 +75,11 @@ class Destination:
             raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to") from error
         try:
             fcntl.flock(self._staging, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             self._close()
             raise UsageError(f"another fetch writes to {directory}", remedy="wait for it, or stop it") from None
+        except OSError:
+            pass  # NFS cannot lock a directory (flock(2)): go on without a lock
 
     def __enter__(self) -> Destination:
         return self
