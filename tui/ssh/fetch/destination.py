@@ -39,21 +39,21 @@ class IncompleteFile:
 
     def append(self, data: bytes) -> None:
         """Write more bytes."""
-        with _named_errors("a fetched file cannot be written"):
+        with _named_errors():
             self._file.write(data)
         self._digest.update(data)
         self.size += len(data)
 
     def clear(self) -> None:
         """Begin again."""
-        with _named_errors("a fetched file cannot be written"):
+        with _named_errors():
             self._file.seek(0)
             self._file.truncate()
         self.size, self._digest = 0, hashlib.sha256()
 
     def close(self) -> None:
         """Write the buffered bytes and close the file."""
-        with _named_errors("a fetched file cannot be written"):
+        with _named_errors():
             self._file.close()
 
 
@@ -114,7 +114,7 @@ class Destination:
 
     def make_incomplete(self, worker: int, source: bytes) -> IncompleteFile:
         """Return a new, empty file."""
-        with _named_errors("a fetched file cannot be written"):
+        with _named_errors():
             return self._open_staged(worker, source, os.O_CREAT | os.O_TRUNC, 0)
 
     def _open_staged(self, worker: int, source: bytes, flags: int, size: int) -> IncompleteFile:
@@ -179,7 +179,7 @@ def _hash_start(file: BinaryIO, size: int) -> tuple[int, Any]:
 
 
 @contextlib.contextmanager
-def _named_errors(what: str) -> Iterator[None]:
+def _named_errors(what: str = "a fetched file cannot be written") -> Iterator[None]:
     try:
         yield
     except OSError as error:

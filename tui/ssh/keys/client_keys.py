@@ -156,26 +156,28 @@ class ClientKeys:
         named = self._access.identity
         agent_keys = {pair.public_data for pair in self._agent_pairs}
         for path in dict.fromkeys(([named] if named else []) + [*self._more, *self._access.identities]):
-            if path == named and not Path(path).exists() and _public_half(path) not in agent_keys:
+            is_named, exists = path == named, Path(path).exists()
+            in_agent = (is_named or exists) and _public_half(path) in agent_keys
+            if is_named and not exists and not in_agent:
                 raise UsageError("no such key file", why=path, remedy="give `--identity` the path of a private key")
-            if not Path(path).exists() or (_public_half(path) in agent_keys and path != named):
-                continue
-            self._read_file(path, named == path, agent_keys)
+            if exists and (is_named or not in_agent):
+                self._read_file(path, is_named, in_agent)
 
-    def _read_file(self, path: str, named: bool, agent_keys: set[bytes]) -> None:
+    def _read_file(self, path: str, is_named: bool, in_agent: bool) -> None:
         from tui.ssh.asyncssh_import import asyncssh
 
         try:
             data = Path(path).read_bytes()
             self._files[path] = _LoadedKey.of(asyncssh.import_private_key(data), _certificates(path))
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            if in_agent:
+                return
             if _NEEDS_PASSPHRASE in str(error) or isinstance(error, asyncssh.KeyEncryptionError):
-                if _public_half(path) not in agent_keys:
-                    self.locked.append(path)
-            elif named and _public_half(path) not in agent_keys:
+                self.locked.append(path)
+            elif is_named:
                 raise UsageError("this is not a private key", why=f"{path}: {error}") from error
         except OSError as error:
-            if named:
+            if is_named:
                 raise UsageError("the key file cannot be read", why=str(error)) from error
 
     def _take(self, key: ClientKey) -> None:
