@@ -8,7 +8,7 @@ al. 2017, "Accurate, Large Minibatch SGD"), which is a starting point.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -49,19 +49,8 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that `plan --json` prints (names are stable)."""
-        return {
-            "from": self.source,
-            "to": self.target,
-            "batch_per_core": self.batch_per_core,
-            "global_batch": self.global_batch,
-            "steps": self.steps,
-            "epochs": self.epochs,
-            "lr": self.lr,
-            "warm_up_epochs": self.warm_up_epochs,
-            "warm_up_steps": self.warm_up_steps,
-            "warnings": list(self.warnings),
-            "notes": list(self.notes),
-        }
+        values = asdict(self)
+        return {"from": values.pop("source"), "to": values.pop("target"), **values}
 
 
 def make_plan(

@@ -54,7 +54,7 @@ def _not_regular(path: Path | str) -> OSError:
 
 
 def read_regular(path: Path | str, offset: int = 0, size: int = MOST_READ_BYTES) -> bytes:
-    """Return at most `size` bytes of a regular file from an offset on. Raises OSError.
+    """Return at most `size` bytes of a regular file from an offset on. Raises OSError, also if all would be too many.
 
     Unbuffered: making buffers takes longer than reading a small file.
     """
