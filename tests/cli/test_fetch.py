@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import hashlib
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from tests.cli.conftest import LocalPod
+from tui.commands.fetch import fetch_to_directory
+from tui.commands.terminal import stdio, transfer_progress
+from tui.commands.terminal.output import Output
+from tui.operator import FetchedFile
 
 MAKE = "w=$(basename $(dirname $HOME)); mkdir -p out; echo $w >out/who; echo $w >out/only-$w"
 
@@ -32,3 +43,26 @@ def test_fetch_names_a_pattern_that_matches_on_no_worker(pod: LocalPod, tmp_path
     answer = pod.call("fetch", "local", "nothing", "--to", str(tmp_path), "--json")
     assert (answer.code, answer.document) == (2, [])
     assert "no worker has nothing" in answer.errors
+
+
+def test_the_progress_line_counts_the_workers_that_are_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stdio, "understands_controls", lambda _stream: True)
+    monkeypatch.setattr(transfer_progress, "PROGRESS_INTERVAL_S", 0.0)
+
+    async def get(_ref: str) -> Any:
+        return SimpleNamespace(workers=(0, 1))
+
+    async def fetch(_slice: Any, _remotes: Any, _to: Any, _ranks: Any, on_received: Any) -> AsyncIterator[FetchedFile]:
+        for worker in (0, 1):
+            on_received(worker, 1_000_000, 1_000_000)
+            for name in ("a", "b"):
+                yield FetchedFile(worker, f"worker-{worker}/{name}", 500_000, "0" * 64, skipped=False)
+
+    operator: Any = SimpleNamespace(slices=SimpleNamespace(get=get), files=SimpleNamespace(fetch=fetch))
+    args = argparse.Namespace(slice="pod", remote=["*"], to=tmp_path, worker="all")
+    assert asyncio.run(fetch_to_directory(args, operator, Output())) == 0
+    lines = capsys.readouterr().err.split("\r\x1b[K")
+    assert lines[1] == "0 of 2 workers, 1.0 of 1.0 MB received"
+    assert lines[-2] == "2 of 2 workers, 2.0 of 2.0 MB received"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import SLICE, directory
@@ -48,6 +49,7 @@ async def fetch_to_directory(args: argparse.Namespace, operator: Operator, out: 
     try:
         async with contextlib.aclosing(fetching):
             async for row in fetching:
+                progress.done(row.worker)
                 if isinstance(row, TpuTuiError):
                     problems.append(row)
                 else:
@@ -64,10 +66,7 @@ async def fetch_to_directory(args: argparse.Namespace, operator: Operator, out: 
 
 def _print_rows(rows: list[FetchedFile], out: Output) -> None:
     if out.as_json:
-        out.rows(
-            {"worker": row.worker, "path": row.path, "bytes": row.bytes, "hash": row.hash, "skipped": row.skipped}
-            for row in rows
-        )
+        out.rows(map(asdict, rows))
     elif rows:
         state = {True: "already there", False: "copied"}
         cells = [

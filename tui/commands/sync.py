@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import SLICE, directory
@@ -28,22 +29,20 @@ async def sync_tree(args: argparse.Namespace, operator: Operator, out: Output) -
     problems: list[TpuTuiError] = []
     rows: list[SyncResult] = []
     slice_ = await operator.slices.get(args.slice)
-    meter = TransferProgress(len(slice_.workers), "sent")
+    progress = TransferProgress(len(slice_.workers), "sent")
     try:
-        async for answer in operator.slices.sync(slice_, args.directory, meter):
-            meter.done()
+        async for answer in operator.slices.sync(slice_, args.directory, progress):
+            progress.done(answer.worker)
             if isinstance(answer, TpuTuiError):
                 problems.append(answer)
             else:
                 rows.append(answer)
     finally:
-        meter.clear()
+        progress.clear()
     out.problems(problems)
     rows.sort(key=lambda row: row.worker)
     if out.as_json:
-        out.document(
-            [{"worker": row.worker, "hash": row.hash, "bytes": row.bytes, "skipped": row.skipped} for row in rows]
-        )
+        out.document([asdict(row) for row in rows])
     elif rows:
         cells = [
             (row.worker, row.hash[:12], format_size(row.bytes), "already there" if row.skipped else "copied")

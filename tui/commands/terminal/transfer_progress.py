@@ -8,7 +8,7 @@ import time
 from tui.commands.terminal import stdio
 
 PROGRESS_INTERVAL_S = 0.2
-"""Interval of the progress line."""
+"""Shortest interval between two prints of the progress line."""
 _MB = 1_000_000
 _KB = 1_000
 
@@ -20,7 +20,7 @@ class TransferProgress:
         """Show the progress of this many workers; `verb` is `sent` or `received`."""
         self._workers = workers
         self._verb = verb
-        self._done = 0
+        self._done: set[int | str | None] = set()
         self._sent: dict[int, tuple[int, int]] = {}
         self._shows = stdio.understands_controls(sys.stderr)
         self._printed_at = 0.0
@@ -30,9 +30,9 @@ class TransferProgress:
         self._sent[worker] = (sent, size)
         self._print_progress()
 
-    def done(self) -> None:
-        """Count one more finished worker."""
-        self._done += 1
+    def done(self, worker: int | str | None) -> None:
+        """Count a worker as finished; a second call for the same worker changes nothing."""
+        self._done.add(worker)
         self._print_progress()
 
     def clear(self) -> None:
@@ -46,7 +46,7 @@ class TransferProgress:
             return
         self._printed_at = now
         sent, size = (sum(column) for column in zip(*self._sent.values(), strict=True)) if self._sent else (0, 0)
-        line = f"{self._done} of {self._workers} workers, {sent / _MB:.1f} of {size / _MB:.1f} MB {self._verb}"
+        line = f"{len(self._done)} of {self._workers} workers, {sent / _MB:.1f} of {size / _MB:.1f} MB {self._verb}"
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
