@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tui.commands.parser.argument_types import RUN, seconds
@@ -65,16 +66,7 @@ def _print_answers(directory: RunDirectory, answers: dict[int, StopAnswer], out:
     ordered = [answers[index] for index in sorted(answers)]
     stopped = len(ordered) == len(directory.run.workers) and all(answer.confirmed for answer in ordered)
     if out.as_json:
-        rows = [
-            {
-                "worker": answer.worker,
-                "confirmed": answer.confirmed,
-                "exit_code": answer.exit_code,
-                "detail": answer.detail,
-            }
-            for answer in ordered
-        ]
-        out.document({"run": directory.id, "stopped": stopped, "workers": rows})
+        out.document({"run": directory.id, "stopped": stopped, "workers": [asdict(answer) for answer in ordered]})
         return stopped
     from tui.operator.output_groups import SharedOutput, format_heading, group_outputs
 

@@ -1,7 +1,7 @@
 """Everything tpu-tui can do, in one place, for the console and the commands.
 
-They use `Operator` and the names below: what it takes, returns and raises, and functions over those. Of the packages
-beneath this one they import only pure ones directly: `tui.logs`, `tui.reports`, `tui.planning`, `tui.settings`,
+They use `Operator` and the names below: the types that it takes, returns and raises, and functions of these. Of the
+lower packages they import only pure ones directly: `tui.logs`, `tui.reports`, `tui.planning`, `tui.settings`,
 `tui.pod` and `tui.text`. `pyproject.toml` has the contract.
 """
 
@@ -55,53 +55,40 @@ if TYPE_CHECKING:
     from tui.ssh.fetch.fetch_files import FetchedFile as FetchedFile
     from tui.ssh.sync.upload import SyncResult as SyncResult
 
-_NAMES = (
-    "tui.runs.record.worker_status.WorkerStatus",
-    "tui.runs.record.exit_summary.was_stopped_on_purpose",
-    "tui.runs.record.exit_summary.ended_with_the_others",
-    "tui.runs.read.latest_figures.LatestFigures",
-    "tui.runs.launch.phases.PHASES",
-    "tui.checks.check_row.CheckRow",
-    "tui.checks.grouped_rows.CheckFinding",
-    "tui.checks.grouped_rows.Digest",
-    "tui.checks.grouped_rows.digest",
-    "tui.checks.port_matrix.LEGEND",
-    "tui.checks.port_matrix.Matrix",
-    "tui.cloud.credentials.NoCredentialsError",
-    "tui.cloud.hosts_file.slice_name",
-    "tui.operator.facade.Operator",
-    "tui.runs.deletion.keeper_busy_error",
-    "tui.runs.failure_rules.split_last_lines",
-    "tui.runs.launch.launch_request.LaunchRequest",
-    "tui.runs.launch.launch_spec.LaunchSpec",
-    "tui.runs.launch.phases.PhaseTimeouts",
-    "tui.runs.launch.preflight.refusal",
-    "tui.runs.read.line_reader.LineReader",
-    "tui.runs.read.line_reader.LogLine",
-    "tui.runs.read.line_reader.lines_since",
-    "tui.runs.record.damaged_record.NoRecordError",
-    "tui.runs.record.exit_summary.core_state_in_words",
-    "tui.runs.record.exit_summary.exit_summary",
-    "tui.runs.record.exit_summary.restart_sentences",
-    "tui.runs.record.findings.Finding",
-    "tui.runs.record.keeper_file.describe_stuck_keeper",
-    "tui.runs.record.keeper_file.describe_stuck_remedy",
-    "tui.runs.record.keeper_file.KeeperStatus",
-    "tui.runs.record.event_log.Event",
-    "tui.runs.record.run_directory.RunDirectory",
-    "tui.runs.record.run_directory.iterate_log",
-    "tui.runs.record.run_status.RunStatus",
-    "tui.runs.worker.stop.StopAnswer",
-    "tui.ssh.errors.Reason",
-    "tui.ssh.errors.SshError",
-    "tui.ssh.exec.command.RunningCommand",
-    "tui.ssh.exec.port_probe.LoginResult",
-    "tui.ssh.exec.command_result.CommandResult",
-    "tui.ssh.fetch.fetch_files.FetchedFile",
-    "tui.ssh.sync.upload.SyncResult",
-)
-"""Where each name is defined; a module is loaded when one of its names is first used."""
-_MODULES = {name: module for module, _, name in (path.rpartition(".") for path in _NAMES)}
+_NAMES = {
+    "tui.checks.check_row": "CheckRow",
+    "tui.checks.grouped_rows": "CheckFinding Digest digest",
+    "tui.checks.port_matrix": "LEGEND Matrix",
+    "tui.cloud.credentials": "NoCredentialsError",
+    "tui.cloud.hosts_file": "slice_name",
+    "tui.operator.facade": "Operator",
+    "tui.runs.deletion": "keeper_busy_error",
+    "tui.runs.failure_rules": "split_last_lines",
+    "tui.runs.launch.launch_request": "LaunchRequest",
+    "tui.runs.launch.launch_spec": "LaunchSpec",
+    "tui.runs.launch.phases": "PHASES PhaseTimeouts",
+    "tui.runs.launch.preflight": "refusal",
+    "tui.runs.read.latest_figures": "LatestFigures",
+    "tui.runs.read.line_reader": "LineReader LogLine lines_since",
+    "tui.runs.record.damaged_record": "NoRecordError",
+    "tui.runs.record.event_log": "Event",
+    "tui.runs.record.exit_summary": "core_state_in_words ended_with_the_others exit_summary restart_sentences "
+    "was_stopped_on_purpose",
+    "tui.runs.record.findings": "Finding",
+    "tui.runs.record.keeper_file": "KeeperStatus describe_stuck_keeper describe_stuck_remedy",
+    "tui.runs.record.run_directory": "RunDirectory iterate_log",
+    "tui.runs.record.run_status": "RunStatus",
+    "tui.runs.record.worker_status": "WorkerStatus",
+    "tui.runs.worker.stop": "StopAnswer",
+    "tui.ssh.errors": "Reason SshError",
+    "tui.ssh.exec.command": "RunningCommand",
+    "tui.ssh.exec.command_result": "CommandResult",
+    "tui.ssh.exec.port_probe": "LoginResult",
+    "tui.ssh.fetch.fetch_files": "FetchedFile",
+    "tui.ssh.sync.upload": "SyncResult",
+}
+"""The exported names of each module, which is loaded when one of them is first used."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
