@@ -17,18 +17,12 @@ def require_terminal() -> None:
     """Raise UsageError where the console cannot be drawn; in a browser (`serve`) it needs no terminal."""
     if os.environ.get(BROWSER_DRIVER):
         return
+    remedy = "list the commands with tpu-tui --help"
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
-        raise UsageError(
-            "the console needs a terminal",
-            why="stdin, stdout or stderr is not a terminal",
-            remedy="list the commands with tpu-tui --help",
-        )
+        why = "stdin, stdout or stderr is not a terminal"
+        raise UsageError("the console needs a terminal", why=why, remedy=remedy)
     if os.environ.get("TERM") == "dumb":
-        raise UsageError(
-            "this terminal cannot show the console",
-            why="TERM is dumb",
-            remedy="list the commands with tpu-tui --help",
-        )
+        raise UsageError("this terminal cannot show the console", why="TERM is dumb", remedy=remedy)
 
 
 def open_console(flags: Mapping[str, Any], **extra: Any) -> int:

@@ -37,7 +37,7 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
     plan = await operator.keys.plan(slice_)
     if not plan.project_known:
         out.note("Could not read the project's metadata; only the slice's own is checked for the key.")
-    makes = not plan.key.exists
+    is_new = not plan.key.exists
     if plan.found is not None:
         out.note(f"{plan.key.path}.pub is already in {plan.place}, for {plan.user}.")
     elif args.dry_run:
@@ -47,7 +47,7 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
             deed, intent = f"add a key to {plan.slice_name}", _intent(plan)
             await confirm(deed, f"This will {intent}", "no key was added", why=f"this would {intent}")
         plan = await operator.keys.make(plan)
-        if makes:
+        if is_new:
             out.note(f"Created {plan.key.path} without a passphrase; set one with ssh-keygen -p -f {plan.key.path}.")
         async for step in operator.keys.add(slice_, plan):
             out.note(step)
@@ -55,12 +55,12 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
         out.note(f"Added {plan.key.path}.pub to {plan.place} for {plan.user}: {plan.key.fingerprint}")
         out.note("Waiting up to a minute for the workers to accept it …")
     logins = [] if args.dry_run else await operator.keys.wait_until_accepted(slice_)
-    _print_result(args, plan, logins, makes and not args.dry_run, out)
+    _print_result(args, plan, logins, is_new and not args.dry_run, out)
     return OutOfReachError.exit_code if any(login.error for login in logins) else 0
 
 
 def _print_result(
-    args: argparse.Namespace, plan: KeyPlan, logins: list[LoginResult], makes: bool, out: Output
+    args: argparse.Namespace, plan: KeyPlan, logins: list[LoginResult], made: bool, out: Output
 ) -> None:
     out.problems([_with_fitting_remedy(login.error, plan) for login in logins if login.error])
     if not out.as_json:
@@ -77,7 +77,7 @@ def _print_result(
             "user": plan.user,
             "key": str(plan.key.path),
             "fingerprint": plan.key.fingerprint,
-            "made": makes,
+            "made": made,
             "added": plan.found is None and not args.dry_run,
             "found": plan.found,
             "dry_run": args.dry_run,
@@ -102,7 +102,6 @@ def _with_fitting_remedy(error: TpuTuiError, plan: KeyPlan) -> TpuTuiError:
 
 
 def _intent(plan: KeyPlan) -> str:
-    key = f"{plan.key.path}.pub" if plan.key.exists else f"create the key {plan.key.path} and"
-    let = f"let {key}" if plan.key.exists else f"{key} let it"
+    let = f"let {plan.key.path}.pub" if plan.key.exists else f"create the key {plan.key.path} and let it"
     workers = f"the {plan.workers} workers" if plan.workers > 1 else "the worker"
     return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through {plan.place}"

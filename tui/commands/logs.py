@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,10 @@ from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output, in_json
 from tui.errors import UsageError
 from tui.settings.home import open_regular
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
+    from tui.logs.files.line_filter import Choice
     from tui.logs.files.lines import LogLine
     from tui.logs.saved_log import SavedLog
     from tui.operator import Operator, RunDirectory
@@ -47,7 +49,6 @@ def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 
 
 def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out: Output) -> int:
-    from tui.commands.logs_empty import in_saved_log
     from tui.commands.logs_export_times import numbered_lines, picked_lines
     from tui.logs.files.line_filter import Choice
 
@@ -57,14 +58,38 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
         raise UsageError("a saved log cannot be followed", remedy=f"use tail -f {args.ref} for a file that grows")
     choice = Choice(args.worker, args.core, since)
     if out.as_json:
-        has_output = _write_lines(numbered_lines(log, choice, args.tail, cache), out.line, out)
+        has_output = _write_array(numbered_lines(log, choice, args.tail, cache))
     elif choice.is_everything and args.tail is None:
         has_output = _copy(log.blocks(), out)
     else:
         has_output = _copy((line.data for line in picked_lines(log, choice, args.tail, cache)), out)
     if not has_output and args.tail != 0:
-        out.note(in_saved_log(log, choice, cache))
+        out.note(_nothing_in_saved_log(log, choice, cache))
     return 0
+
+
+def _nothing_in_saved_log(log: SavedLog, choice: Choice, cache: Path | None) -> str:
+    """Say why no line of a saved log was printed."""
+    from tui.commands.logs_export_times import has_dates
+
+    if choice.worker is not None and choice.worker not in (workers := log.workers(cache)):
+        return f"No lines of worker {choice.worker} in {log.name} ({_what_it_has('worker', workers)})."
+    if choice.core is not None and (sentence := _no_such_core(log.name, choice.core, log.core_rows(cache=cache))):
+        return sentence
+    if choice.since is not None and not has_dates(log, cache):
+        return f"No line of {log.name} has a date, so --since matches none."
+    return f"No matching lines in {log.name}."
+
+
+def _no_such_core(name: str, core: int, rows: Iterable[Mapping[str, Any]]) -> str:
+    """Say that a log has no lines about this core; empty where it has some."""
+    cores = [row["core"] for row in rows if row["core"] is not None]
+    return "" if core in cores else f"No lines about core {core} in {name} ({_what_it_has('core', cores)})."
+
+
+def _what_it_has(noun: str, known: Sequence[int]) -> str:
+    """Return which workers or cores a log has: `it has workers 0-3`."""
+    return f"it has {name_ranks(noun, known)}" if known else f"no line names a {noun}"
 
 
 async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -85,8 +110,10 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     mirrored = None if args.merged or out.as_json or since is not None else _mirrored(source, args)
     if mirrored is not None:
         has_output = _copy(mirrored, out)
+    elif out.as_json:
+        has_output = _write_array(_stored_lines(source, args, since))
     else:
-        has_output = _write_lines(_stored_lines(source, args, since), _line_writer(args, out), out)
+        has_output = _write_each(_stored_lines(source, args, since), _line_writer(args, out))
     if not has_output and args.tail != 0:
         out.note(await _nothing_found(operator, source, args.core))
     return code
@@ -94,20 +121,16 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
 
 async def _nothing_found(operator: Operator, directory: RunDirectory, core: int | None) -> str:
     """Say why no line of a run was printed."""
-    from tui.commands.logs_empty import about_core
-
-    rows = [] if core is None else await operator.logs.core_rows(directory, "core", reverse=False)
+    if core is not None and (sentence := _no_such_core(directory.id, core, await operator.logs.core_rows(directory))):
+        return sentence
     yet = "" if operator.runs.status_of(directory).state.is_over else " yet"
-    generic = f"No matching lines in {directory.id}{yet}."
-    return generic if core is None else about_core(directory.id, core, rows) or generic
+    return f"No matching lines in {directory.id}{yet}."
 
 
 def _require_worker(directory: RunDirectory, worker: int | None) -> None:
     indices = [vm.index for vm in directory.run.workers]
     if worker is not None and worker not in indices:
-        from tui.commands.logs_empty import list_existing
-
-        raise UsageError(f"{directory.id} has no worker {worker}", remedy=list_existing("worker", indices))
+        raise UsageError(f"{directory.id} has no worker {worker}", remedy=_what_it_has("worker", indices))
 
 
 def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
@@ -154,14 +177,14 @@ def _stored_lines(directory: RunDirectory, args: argparse.Namespace, since: floa
     return LineReader(directory, workers=workers, core=args.core, tail=args.tail).poll(final=True)
 
 
-def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]:
+def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[LogLine], None]:
+    """Return the function that writes one line, as JSON or with its worker's number where several are wanted."""
+    if out.as_json:
+        return lambda line: out.line(line.to_json())
     numbered = args.worker is None
     to_terminal = sys.stdout.isatty()
 
     def write(line: LogLine) -> None:
-        if out.as_json:
-            out.line(line.to_json())
-            return
         mark = f"[{line.worker}] " if numbered else ""
         if to_terminal:
             out.text(mark + line.text)
@@ -171,14 +194,17 @@ def _line_writer(args: argparse.Namespace, out: Output) -> Callable[[Any], None]
     return write
 
 
-def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output) -> bool:
-    """Write lines one by one, or as a JSON array; return whether there were any."""
+def _write_each(lines: Iterable[LogLine], write: Callable[[LogLine], None]) -> bool:
+    """Write lines one by one; return whether there were any."""
     has_output = False
-    if not out.as_json:
-        for line in lines:
-            write(line)
-            has_output = True
-        return has_output
+    for line in lines:
+        write(line)
+        has_output = True
+    return has_output
+
+
+def _write_array(lines: Iterable[Any]) -> bool:
+    """Write lines as a JSON array; return whether there were any."""
     before = "["
     for line in lines:
         stdio.write(f"{before}{in_json(line.to_json())}".encode())
@@ -188,11 +214,7 @@ def _write_lines(lines: Iterable[Any], write: Callable[[Any], None], out: Output
 
 
 async def _follow(
-    operator: Operator,
-    directory: RunDirectory,
-    args: argparse.Namespace,
-    since: float | None,
-    out: Output,
+    operator: Operator, directory: RunDirectory, args: argparse.Namespace, since: float | None, out: Output
 ) -> None:
     from tui.commands.attach_progress import EventPrinter
     from tui.operator import KeeperStatus
@@ -200,10 +222,10 @@ async def _follow(
     await operator.runs.ensure_keeper(directory)
     write, printer = _line_writer(args, out), EventPrinter(directory, out)
     workers = None if args.worker is None else (args.worker,)
-    async for line in operator.runs.watch_lines(directory, workers=workers, core=args.core, tail=args.tail):
-        if isinstance(line, KeeperStatus):
-            printer.print(line)
-        elif since is None or (line.time is not None and line.time >= since):
-            write(line)
-        if not args.everywhere.json:
+    async for item in operator.runs.watch_lines(directory, workers=workers, core=args.core, tail=args.tail):
+        if isinstance(item, KeeperStatus):
+            printer.print(item)
+        elif since is None or (item.time is not None and item.time >= since):
+            write(item)
+        if not out.as_json:
             sys.stdout.flush()

@@ -182,14 +182,16 @@ async def _refusal(doomed: Doomed, location: str, operator: Operator) -> TpuTuiE
     """Return the error that forbids deleting a run there; None where it is allowed."""
     from tui.operator import NoRecordError
 
+    if isinstance(doomed, NoRecordError):
+        if location != WORKERS:
+            return None
+        remedy = f"delete it here with tpu-tui runs delete {doomed.id}; tpu-tui runs then finds it on its workers"
+        return UsageError(f"{doomed.id} cannot be deleted on its workers", why=doomed.sentence, remedy=remedy)
     try:
-        if isinstance(doomed, NoRecordError):
-            _require_here(doomed, location)
-        else:
-            await _require_ended(doomed, operator)
+        is_live = await _is_live(doomed, operator)
     except TpuTuiError as error:
         return error
-    return None
+    return UsageError(f"{doomed.id} is live", remedy=f"stop it first: tpu-tui stop {doomed.id}") if is_live else None
 
 
 async def _problem_of_deleting(doomed: Doomed, location: str, operator: Operator) -> TpuTuiError | None:
@@ -206,21 +208,8 @@ async def _problem_of_deleting(doomed: Doomed, location: str, operator: Operator
     return None
 
 
-def _require_here(damaged: NoRecordError, location: str) -> None:
-    """Refuse to delete a run on its workers where those are unknown. Raises UsageError."""
-    if location == WORKERS:
-        remedy = f"delete it here with tpu-tui runs delete {damaged.id}; tpu-tui runs then finds it on its workers"
-        raise UsageError(f"{damaged.id} cannot be deleted on its workers", why=damaged.sentence, remedy=remedy)
-
-
-async def _require_ended(directory: RunDirectory, operator: Operator) -> None:
-    """Refuse a live run. Raises UsageError."""
-    if await _is_live(directory, operator):
-        raise UsageError(f"{directory.id} is live", remedy=f"stop it first: tpu-tui stop {directory.id}")
-
-
 async def _delete(directory: RunDirectory, location: str, operator: Operator) -> None:
-    """Delete on the workers first, so that what failed there is still known here."""
+    """Delete a run on its workers first: if that fails, the run is still known here."""
     await _let_keeper_go(directory)
     if location != HERE:
         refusing = [answer async for answer in operator.runs.delete_on_workers(directory) if not answer.deleted]
@@ -246,7 +235,7 @@ async def _let_keeper_go(directory: RunDirectory) -> None:
 
 
 async def _is_live(directory: RunDirectory, operator: Operator) -> bool:
-    """Return whether a run is live; the workers of a run without a keeper are asked."""
+    """Return whether a run is live. The workers of a run without a keeper are queried first."""
     status = operator.runs.status_of(directory)
     if not status.state.is_over and not status.attended.alive:
         await operator.runs.sync_from_workers(directory)
@@ -255,18 +244,16 @@ async def _is_live(directory: RunDirectory, operator: Operator) -> bool:
 
 
 async def _older(operator: Operator, age: str) -> list[RunDirectory]:
+    """Return the runs here that ended longer ago than `age`. Raises UsageError for text that is no age."""
     moment = ago(age)
     if moment is None:
         raise UsageError(f"{age!r} is not an age", remedy="use e.g. 7d, 12h or 30m")
     before = moment.isoformat()
-    old = [
-        operator.runs.directory_of(status) for status in operator.runs.list_statuses() if status.run.created < before
-    ]
-    old = [directory for directory in old if directory.foreign is None]
-    live = {directory.path for directory in old if await _is_live(directory, operator)}
-    ended = {directory.path: operator.runs.status_of(directory).ended for directory in old}
-    return [
-        directory
-        for directory in old
-        if directory.path not in live and (ended[directory.path] or directory.run.created) < before
-    ]
+    older = []
+    for listed in operator.runs.list_statuses():
+        directory = operator.runs.directory_of(listed)
+        if listed.run.created >= before or directory.foreign is not None or await _is_live(directory, operator):
+            continue
+        if (operator.runs.status_of(directory).ended or directory.run.created) < before:
+            older.append(directory)
+    return older

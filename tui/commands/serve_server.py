@@ -175,9 +175,8 @@ class ServedConsole:
         name, value = _event(text)
         if name == "stdin" and isinstance(value, str):
             if not value.startswith(_MOUSE_REPORT):
-                await (
-                    self._service.focus()
-                )  # typing implies focus, even if the focus message came before the console listened
+                # Typing implies focus: the page's own message may have come before the console listened.
+                await self._service.focus()
             await self._service.send_bytes(value.encode("utf-8", "replace"))
         elif name == "resize" and isinstance(value, dict):
             if size := _size(value.get("width"), value.get("height")):
