@@ -54,7 +54,9 @@ def test_the_progress_line_counts_the_workers_that_are_done(
     async def get(_ref: str) -> Any:
         return SimpleNamespace(workers=(0, 1))
 
-    async def fetch(_slice: Any, _remotes: Any, _to: Any, _ranks: Any, on_received: Any) -> AsyncIterator[FetchedFile]:
+    async def fetch(
+        _slice: Any, _remotes: Any, _to: Any, _ranks: Any, on_received: Any
+    ) -> AsyncIterator[FetchedFile]:
         for worker in (0, 1):
             on_received(worker, 1_000_000, 1_000_000)
             for name in ("a", "b"):

@@ -99,5 +99,5 @@ async def test_a_busy_api_is_retried_and_a_lost_answer_deletes_once(project: Pro
 
 async def test_a_hosts_file_has_no_resources(tmp_path: Path) -> None:
     operator = Operator(Settings(home=tmp_path, hosts=tmp_path / "hosts.txt"))
-    with pytest.raises(UsageError, match="hosts file are not resources of Google Cloud"):
+    with pytest.raises(UsageError, match="hosts file are not in Google Cloud"):
         await operator.resources.list_all()

@@ -21,7 +21,7 @@ from tui.reports.facts import summary_of_log
 from tui.reports.html import nice_ticks, write_html
 from tui.reports.layout import sections
 from tui.reports.markdown import escape, write_markdown
-from tui.reports.summary import RunFacts, Summary, WorkerFact, summarize
+from tui.reports.summary import RunFacts, Summary, WorkerSummary, summarize
 from tui.reports.text import write_text
 from tui.reports.write import WRITERS, source_of_file, stem_of, uploaded_name, write_report
 from tui.runs.record.run_status import Restart
@@ -43,7 +43,7 @@ def failed_run(**changes: object) -> Summary:
         cause="worker 1 exited with code 3",
         started="2026-01-01T00:00:00+00:00",
         ended="2026-01-02T01:02:03+00:00",
-        workers=(WorkerFact(0, "h0", "10.0.0.1", exit_code=0), WorkerFact(1, EVIL, "10.0.0.2", exit_code=3)),
+        workers=(WorkerSummary(0, "h0", "10.0.0.1", exit_code=0), WorkerSummary(1, EVIL, "10.0.0.2", exit_code=3)),
     )
     return summarize(RunFacts(**{**facts.__dict__, **changes}), demux.snapshot(now=1001.0))
 
@@ -78,7 +78,7 @@ class TestSummary:
         codes = [3, 0, 3, None, None]
         signals = [None, None, None, "KILL", "KILL"]
         ends = enumerate(zip(codes, signals, strict=True))
-        workers = tuple(WorkerFact(worker, exit_code=code, signal=signal) for worker, (code, signal) in ends)
+        workers = tuple(WorkerSummary(worker, exit_code=code, signal=signal) for worker, (code, signal) in ends)
         remarks = failed_run(workers=workers).remarks
         assert "Workers 0,2 exited with code 3." in remarks
         assert "Workers 3-4 were killed by signal KILL." in remarks
@@ -117,7 +117,7 @@ class TestSummary:
         end = "Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate=160.00"
         lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), end]
         demux.feed(0, "\n".join(lines).encode() + b"\n")
-        facts = RunFacts("x", state="succeeded", cores_expected=4, workers=(WorkerFact(0),))
+        facts = RunFacts("x", state="succeeded", cores_expected=4, workers=(WorkerSummary(0),))
         remarks = " ".join(summarize(facts, demux.snapshot()).remarks)
         assert "but the job reports 160.00: the sum lacks cores 2-3, which printed no line." in remarks
 

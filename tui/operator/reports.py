@@ -16,7 +16,7 @@ from tui.operator.connections import Connections
 from tui.operator.logs import Logs
 from tui.operator.runs import Runs
 from tui.planning.scaling_ladder import Finished, Ladder, is_comparable, ladders
-from tui.pod.run import RunState, rehearses
+from tui.pod.run import Run, RunState, rehearses
 from tui.reports.curves import chart_of
 from tui.reports.facts import source_of, summary_of_log, summary_of_run, title_of
 from tui.reports.rates import rate_over_run
@@ -81,21 +81,19 @@ class Reports:
         logs: bool = False,
         force: bool = False,
     ) -> list[Path]:
-        """Write a report's files, by default into the run's directory.
+        """Write a report's files, with `logs` also each worker's log; return their paths.
 
-        Those of a saved log, and of a run that is only read, are written into the current directory by default.
-
-        In the run's own directory they are called `report.<format>`; elsewhere they are named after the run or log,
-        and a file of another run or log is replaced with `force` only. With `logs`, each worker's log, too.
+        The default directory is the run's own, or for a saved log or a foreign run the current one. In the run's own
+        directory the files are called `report.<format>`; elsewhere they are named after the run or log, and a file of
+        another run or log is replaced with `force` only.
         """
         if logs:
             await asyncio.to_thread(worker_logs, source)
         summary = await self.summarize(source)
         run_path = source.path if isinstance(source, RunDirectory) and source.foreign is None else None
         folder = out or run_path or Path()
-        stem = (
-            OWN if run_path is not None and folder.absolute() == run_path.absolute() else stem_of(summary.facts.title)
-        )
+        is_own = run_path is not None and folder.absolute() == run_path.absolute()
+        stem = OWN if is_own else stem_of(summary.facts.title)
         files = await asyncio.to_thread(write_report, summary, formats, folder, stem=stem, force=force)
         if logs:
             files += await asyncio.to_thread(write_worker_logs, source, folder, stem=stem, force=force)
@@ -131,32 +129,25 @@ class Reports:
             await buckets.close()
 
     async def scaling(self, refs: Sequence[str] = ()) -> ScalingReport:
-        """Compare finished runs by slice size; without `refs`, all that have ended. Raises UsageError."""
-        return await _report_scaling(self._runs, self._logs, refs)
+        """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run."""
+        named = [await self._runs.find(ref) for ref in refs]
+        directories = named or [self._runs.directory_of(status) for status in reversed(self._runs.list_statuses())]
+        finished: list[Finished] = []
+        left_out: list[tuple[str, str]] = []
+        for directory in directories:
+            state = self._runs.status_of(directory).state
+            if not state.is_over:
+                left_out.append((directory.id, "it has not ended"))
+                continue
+            run = _finished(directory.run, state, await self._logs.snapshot(directory))
+            if is_comparable(run):
+                finished.append(run)
+            else:
+                left_out.append((run.run, "its number of cores is unknown"))
+        return ScalingReport(ladders(finished), tuple(left_out))
 
 
-async def _report_scaling(runs: Runs, logs: Logs, refs: Sequence[str]) -> ScalingReport:
-    """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run."""
-    named = [await runs.find(ref) for ref in refs]
-    directories = named or [runs.directory_of(status) for status in reversed(runs.list_statuses())]
-    finished: list[Finished] = []
-    left_out: list[tuple[str, str]] = []
-    for directory in directories:
-        state = runs.status_of(directory).state
-        if not state.is_over:
-            left_out.append((directory.id, "it has not ended"))
-            continue
-        run = await _finished(directory, state, logs)
-        if is_comparable(run):
-            finished.append(run)
-        else:
-            left_out.append((run.run, "its number of cores is unknown"))
-    return ScalingReport(ladders(finished), tuple(left_out))
-
-
-async def _finished(directory: RunDirectory, state: RunState, logs: Logs) -> Finished:
-    run = directory.run
-    snapshot = await logs.snapshot(directory)
+def _finished(run: Run, state: RunState, snapshot: Snapshot) -> Finished:
     cores = run.cores_per_worker
     return Finished(
         run.id,

@@ -18,6 +18,7 @@ from tui.pod.slice import INSTANCE_GROUP, Slice
 if TYPE_CHECKING:
     from tui.checks.check_row import CheckRow
     from tui.cloud.inventory import Listing
+    from tui.cloud.tpu.tpu_api import TpuApi
     from tui.pod.creation.machine_request import MachineRequest
     from tui.pod.creation.queued_request import QueuedListing
     from tui.pod.creation.slice_request import CreationStep, SliceRequest, WorkerStartup
@@ -31,18 +32,18 @@ if TYPE_CHECKING:
 REACH_TIMEOUT_S = 10.0
 """How long a worker may take to answer when a slice's workers are listed."""
 FIRST_STARTUP_REPORT_S, LONGEST_STARTUP_REPORT_S = 15.0, 120.0
-"""When what startup scripts wait for is reported while none of them ends; the intervals double."""
+"""First and longest interval of reports about startup scripts while none of them ends; the intervals double."""
 STATE_INTERVAL_S = 10.0
-"""How often the state of a slice is read while its startup script runs: it may be preempted, or deleted.
+"""Interval at which the state of a slice is read while its startup script runs: it may be preempted or deleted.
 
-It is also read as soon as a worker does not answer any more.
+The state is also read as soon as a worker stops answering.
 """
 HOST_KEYS_TIMEOUT_S, HOST_KEYS_INTERVAL_S = 30.0, 1.0
 EXEC_OUTPUT_BYTES = 64 * 1024 * 1024
 """Most output of all workers together that `execute` keeps in memory."""
 
 ChangeGroup = Callable[[Slice, str, bool], AsyncIterator[str]]
-"""Deletes the group that a slice is; the arguments are the slice, the action, and whether it is a dry run."""
+"""Changes a slice that is an instance group, given the slice, the action, and whether it is a dry run."""
 
 
 class Slices:
@@ -106,11 +107,10 @@ class Slices:
     ) -> AsyncIterator[CreationStep]:
         """Create a slice, or several in the queue, and yield the steps; with `dry_run`, only what would be sent.
 
-        Without `waits` it ends when the API has accepted the request, else when every worker's startup script has
-        ended. Raises what went wrong; slices whose startup script failed stay.
+        Without `waits` the steps end when the API has accepted the request, else when every worker's startup script
+        has ended. Raises TpuTuiError; slices whose startup script failed stay.
         """
-        api = self._tpu_api(changes=not dry_run)
-        steps: AsyncIterator[CreationStep] = api.create(request, dry_run=dry_run, waits=waits)
+        steps = self._tpu_api(changes=not dry_run).create(request, dry_run=dry_run, waits=waits)
         follows = request.has_startup_script and waits and not dry_run
         return self.with_startup(steps, request) if follows else steps
 
@@ -153,7 +153,7 @@ class Slices:
     async def _fleet_with_host_keys(self, slice_: Slice) -> Fleet:
         """Return connections to a new slice, whose workers may publish their host keys a moment after it is READY.
 
-        Those of an earlier slice with the same name and addresses have its host keys.
+        Connections made before are closed: they may trust the host keys of an earlier slice of the same name.
         """
         clock = asyncio.get_running_loop().time
         end = clock() + HOST_KEYS_TIMEOUT_S
@@ -172,7 +172,7 @@ class Slices:
                 try:
                     now = await self.get(slice_.path)
                 except CloudError:
-                    continue  # The workers may be reachable all the same.
+                    continue  # The workers may still be reachable.
                 if not now.is_ready:
                     why = "its startup script had not ended"
                     raise OutOfReachError(f"{slice_.name} is {now.state}", why=why, remedy=state_remedy(now))
@@ -183,17 +183,15 @@ class Slices:
             return self._change_group()(slice_, action, dry_run)
         lifecycle = self._tpu_api(changes=not dry_run).lifecycle
         change = {"delete": lifecycle.delete, "start": lifecycle.start, "stop": lifecycle.stop}[action]
-        steps: AsyncIterator[str] = change(slice_.zone, slice_.name, dry_run=dry_run)
-        return steps
+        return change(slice_.zone or "", slice_.name, dry_run=dry_run)
 
     async def describe(self, slice_: Slice) -> dict[str, Any]:
-        """Return everything that the source of a slice reports of it, in the source's words."""
+        """Return everything that the source of a slice reports about it, unchanged."""
         return await self._connections.inventory.describe(slice_)
 
     async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
         """Return the types and runtime versions of the zones, by default the configured ones, else all."""
-        listing: OfferListing = await self._tpu_api(changes=False).offers(zones)
-        return listing
+        return await self._tpu_api(changes=False).offers(zones)
 
     async def offers_with_machines(self) -> OfferListing:
         """Return what the configured zones offer, or all, with the machine types of Compute Engine that have TPUs.
@@ -224,22 +222,20 @@ class Slices:
 
     async def queued(self) -> QueuedListing:
         """Return the queued resources of every configured zone."""
-        listing: QueuedListing = await self._tpu_api(changes=False).queued_requests()
-        return listing
+        return await self._tpu_api(changes=False).queued_requests()
 
     def delete_queued(self, ref: str, *, force: bool, dry_run: bool = False) -> AsyncIterator[str]:
         """Delete a queued resource, with `force` its slices too; yield the progress until they are gone."""
         queue = self._tpu_api(changes=not dry_run).queue
-        steps: AsyncIterator[str] = queue.delete(*self.place_of(ref), force=force, dry_run=dry_run)
-        return steps
+        return queue.delete(*self.place_of(ref), force=force, dry_run=dry_run)
 
     def reset_queued(self, ref: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Put a queued resource back into the queue, which makes its slices anew; yield the progress."""
+        """Put a queued resource back into the queue, which creates its slices again; yield the progress."""
         queue = self._tpu_api(changes=not dry_run).queue
-        steps: AsyncIterator[str] = queue.reset(*self.place_of(ref), dry_run=dry_run)
-        return steps
+        return queue.reset(*self.place_of(ref), dry_run=dry_run)
 
-    def _tpu_api(self, *, changes: bool) -> Any:
+    def _tpu_api(self, *, changes: bool) -> TpuApi:
+        """Return the Cloud TPU API. Raises UsageError with a hosts file, and for `changes` in read-only mode."""
         if changes:
             self._connections.require_changes("changing slices")
         if self._connections.settings.hosts:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.saved_log import SavedLog
-from tui.reports.summary import RunFacts, Summary, WorkerFact, summarize
+from tui.reports.summary import RunFacts, Summary, WorkerSummary, summarize
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
@@ -21,7 +21,7 @@ def facts_of_run(status: RunStatus) -> RunFacts:
     run = status.run
     statuses = {worker.worker: worker for worker in status.workers}
     workers = tuple(
-        WorkerFact(
+        WorkerSummary(
             worker=worker.index,
             hostname=worker.hostname,
             address=worker.internal_ip or worker.external_ip,

@@ -28,16 +28,28 @@ RATES_AGREE = 0.10
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFact:
-    """One worker according to the run's record; all None for a saved log."""
+class WorkerSummary:
+    """One worker: what the run's record says, None for a saved log, and then the figures of its log.
 
-    worker: int
+    `loss` is the median over the worker's cores; `rate` is the sum over them, or their median where rates do not add.
+    """
+
+    worker: int | None
     hostname: str | None = None
     address: str | None = None
     exit_code: int | None = None
     signal: str | None = None
     ended: bool | None = None
     detail: str | None = None
+    lines: int = 0
+    samples: int = 0
+    cores: int = 0
+    loss: float | None = None
+    rate: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the worker as in the JSON report."""
+        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True)
@@ -65,7 +77,7 @@ class RunFacts:
     restarts: tuple[Restart, ...] = ()
     started: str | None = None
     ended: str | None = None
-    workers: tuple[WorkerFact, ...] = ()
+    workers: tuple[WorkerSummary, ...] = ()
     notes: tuple[str, ...] = ()
     cores_expected: int | None = None
     """Number of XLA devices of the slice."""
@@ -82,28 +94,6 @@ class RunFacts:
     def is_final(self) -> bool:
         """Return whether no more lines can come, as for a saved log."""
         return self.is_over or not self.is_run
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerFigures:
-    """The figures of one worker: `rate` is the sum over its cores, or their median, and `loss` their median."""
-
-    worker: int | None
-    hostname: str | None
-    address: str | None
-    exit_code: int | None
-    signal: str | None
-    ended: bool | None
-    detail: str | None
-    lines: int
-    samples: int
-    cores: int
-    loss: float | None
-    rate: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the worker as in the JSON report."""
-        return {name: json_figure(getattr(self, name)) for name in self.__slots__}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +136,7 @@ class Summary:
     total_train_time: float | None
     epochs: tuple[EpochSummary, ...]
     rate_check: RateCheck | None
-    workers: tuple[WorkerFigures, ...]
+    workers: tuple[WorkerSummary, ...]
     cores: tuple[CoreRow, ...]
     findings: tuple[Finding, ...]
     """Problems of single cores, recorded by a keeper or found in the logs."""
@@ -210,11 +200,11 @@ def command_line(facts: RunFacts) -> str:
 
 
 def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
-    """Fill facts that no record has from what the log itself says, and mask secrets."""
+    """Add the facts that only the log states, and mask secrets."""
     cluster = snapshot.facts.get("cluster") or {}
     hosts = {client["address"]: client["hostname"] for client in cluster.get("clients", ())}
     workers = facts.workers or tuple(
-        WorkerFact(worker.worker, hosts.get(worker.address), worker.address)
+        WorkerSummary(worker.worker, hosts.get(worker.address), worker.address)
         for worker in snapshot.workers
         if worker.worker is not None
     )
@@ -238,33 +228,27 @@ def _devices(accelerator_type: str | None) -> int | None:
     return None if accelerator is None else accelerator.devices
 
 
-def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerFigures, ...]:
+def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerSummary, ...]:
     recorded = {fact.worker: fact for fact in facts.workers}
     slots = {worker.worker: (slot, worker) for slot, worker in enumerate(snapshot.workers)}
-    figures = []
-    for number in sorted({*recorded, *(n for n in slots if n is not None)}) + ([None] if None in slots else []):
-        fact = WorkerFact(-1) if number is None else recorded.get(number, WorkerFact(number))
-        slot, logged = slots.get(number, (-1, None))
-        mask = snapshot.slot == slot
-        rates = snapshot.rate[mask]
-        rates = rates[rates == rates]
-        figures.append(
-            WorkerFigures(
-                worker=number,
-                hostname=fact.hostname,
-                address=fact.address or (logged.address if logged else None),
-                exit_code=fact.exit_code,
-                signal=fact.signal,
-                ended=fact.ended,
-                detail=fact.detail,
-                lines=logged.lines if logged else 0,
-                samples=logged.samples if logged else 0,
-                cores=logged.cores if logged else 0,
+    summaries = []
+    for number in sorted({*recorded, *slots}, key=lambda number: math.inf if number is None else number):
+        summary = recorded.get(number, WorkerSummary(number))
+        if number in slots:
+            slot, logged = slots[number]
+            mask = snapshot.slot == slot
+            rates = snapshot.rate[mask]
+            summary = replace(
+                summary,
+                address=summary.address or logged.address,
+                lines=logged.lines,
+                samples=logged.samples,
+                cores=logged.cores,
                 loss=_median_loss(snapshot, mask),
-                rate=_rate_of(rates, add=snapshot.rates_add),
+                rate=_rate_of(rates[rates == rates], add=snapshot.rates_add),
             )
-        )
-    return tuple(figures)
+        summaries.append(summary)
+    return tuple(summaries)
 
 
 def _rate_of(rates: Any, *, add: bool) -> float | None:
@@ -295,7 +279,7 @@ def _rate_check(snapshot: Snapshot) -> RateCheck | None:
 
 
 def _remarks(
-    facts: RunFacts, snapshot: Snapshot, workers: tuple[WorkerFigures, ...], check: RateCheck | None
+    facts: RunFacts, snapshot: Snapshot, workers: tuple[WorkerSummary, ...], check: RateCheck | None
 ) -> list[str]:
     remarks = []
     if facts.cause:
@@ -319,7 +303,7 @@ def _remarks(
     return remarks
 
 
-def _end_remarks(workers: tuple[WorkerFigures, ...]) -> list[str]:
+def _end_remarks(workers: tuple[WorkerSummary, ...]) -> list[str]:
     """Return sentences about workers that failed, one per kind of failure."""
     alike: dict[tuple[str | None, int | None], list[int]] = {}
     for worker in workers:

@@ -25,7 +25,7 @@ LiveRuns = Callable[[CloudResource], Awaitable[list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class DeletionStep:
-    """One line about one resource; the last one says that it is gone, or has the `problem` that kept it."""
+    """One line about one resource; its last step has `is_gone`, or the `problem` that prevented the deletion."""
 
     resource: CloudResource
     text: str = ""
@@ -34,7 +34,7 @@ class DeletionStep:
 
 
 class Deletion:
-    """The clients that delete each kind; with `live_runs`, nothing is deleted that is in use by now."""
+    """Deletes resources with the client of each kind; with `live_runs`, those that are in use by then are kept."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Deletion:
 async def _require_no_runs(resource: CloudResource, live_runs: LiveRuns) -> None:
     """Raise UsageError if a run lives on a slice, and also where that cannot be known."""
     what = f"{resource.kind} {resource.name} was not deleted"
-    remedy = f"name it to delete it all the same: tpu-tui resources delete {resource.ref}"
+    remedy = f"name it to delete it anyway: tpu-tui resources delete {resource.ref}"
     try:
         runs = await live_runs(resource)
     except TpuTuiError as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.compute.resource_rows import attach_slices
 from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import TpuTuiError
 from tui.operator.connections import Connections
 from tui.operator.resources.deletion import Deletion, DeletionStep
 from tui.operator.resources.usage import (
@@ -26,7 +26,6 @@ from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.resources import GROUP, QUEUED, TEMPLATE, CloudResource, ResourceListing, attach_users, in_order_of_cost
 
 if TYPE_CHECKING:
-    from tui.cloud.cloud_inventory import CloudInventory
     from tui.cloud.instance_groups.instance_groups import GroupListing
     from tui.cloud.tpu.tpu_api import TpuApi
 
@@ -41,11 +40,11 @@ class Resources:
         self._runs = runs
 
     async def list_all(self) -> ResourceListing:
-        """Return every resource, what costs first; a zone or an API that fails is among the problems.
+        """Return every resource, those that cost money first; a zone or an API that fails is among the problems.
 
-        Raises UsageError with a hosts file, whose machines are no resources of Google Cloud.
+        Raises UsageError with a hosts file, whose machines are not in Google Cloud.
         """
-        tpu, compute, buckets = self._tpu(), ComputeResources(self._connections.settings), self._buckets()
+        tpu, compute, buckets = self._tpu, ComputeResources(self._connections.settings), self._buckets()
         problems: list[TpuTuiError] = []
         try:
             slices, queued, disks, of_groups, own_buckets, statuses = await asyncio.gather(
@@ -94,18 +93,17 @@ class Resources:
 
     async def groups(self) -> GroupListing:
         """Return the managed instance groups. Raises CloudError, UsageError with a hosts file."""
-        listing: GroupListing = await self._cloud().list_groups()
-        return listing
+        return await self._connections.cloud.list_groups()
 
     def delete(self, resources: Sequence[CloudResource], *, only_unused: bool = False) -> AsyncIterator[DeletionStep]:
         """Delete resources of the last listing, those that use others first; yield the progress of each.
 
-        One that fails does not stop the others. With `only_unused`, nothing is deleted on which a run lives by now:
-        the workers of slices are asked, too.
+        A failure does not stop the other deletions. With `only_unused`, a resource on which a run is live by then is
+        kept; the workers of slices are queried for this.
         """
         self._connections.require_changes("deleting resources")
         deletion = Deletion(
-            self._tpu(),
+            self._tpu,
             ComputeResources(self._connections.settings),
             self._buckets,
             self._live_runs if only_unused else None,
@@ -117,7 +115,7 @@ class Resources:
 
         Raises OutOfReachError where that cannot be known.
         """
-        listing = await (self._tpu().nodes() if resource.kind == QUEUED else self._cloud().slices())
+        listing = await (self._tpu.nodes() if resource.kind == QUEUED else self._connections.cloud.slices())
         slices = [
             slice_
             for slice_ in listing.slices
@@ -137,15 +135,9 @@ class Resources:
     def _buckets(self) -> BucketLifecycle:
         return BucketLifecycle(self._connections.settings)
 
+    @property
     def _tpu(self) -> TpuApi:
-        return self._cloud().tpu
-
-    def _cloud(self) -> CloudInventory:
-        if self._connections.settings.hosts:
-            raise UsageError(
-                "the machines of a hosts file are not resources of Google Cloud", remedy="run it without --hosts"
-            )
-        return self._connections.cloud
+        return self._connections.cloud.tpu
 
 
 async def _read(call: Callable[[], Awaitable[Answer]], problems: list[TpuTuiError]) -> Answer | None:
