@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tui.commands.machine_options import add_machine_options, make_request
 from tui.commands.parser.argument_types import given, whole
 from tui.commands.parser.commands import Commands
 from tui.commands.parser.gcloud_types import duration
-from tui.commands.slices_create import print_last_lines
 from tui.commands.terminal.output import Output, in_json
 from tui.commands.terminal.prompts import confirm
-from tui.errors import TpuTuiError, UsageError
+from tui.commands.terminal.steps import CreationProgress
+from tui.errors import UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.pod.creation.slice_request import WorkerStartup
     from tui.pod.groups.group_request import GroupRequest
 
 
@@ -69,27 +66,24 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
         vm = request.image_from
         effect = f"This stops VM {vm} and ends everything running there, to make an image of it"
         await confirm(f"stop VM {vm}", effect, f"nothing was changed: VM {vm} is needed stopped")
-    texts: list[str] = []
-    requests: list[dict[str, Any]] = []
-    startup: Sequence[WorkerStartup] = ()
-    failure: TpuTuiError | None = None
-    try:
-        async for step in operator.groups.create(request, dry_run=args.dry_run, waits=not args.detach):
-            startup = step.startup
-            requests += [step.request] if step.request else []
-            if step.text:
-                texts.append(step.text)
-                out.note(step.text)
-    except TpuTuiError as error:
-        if not startup:
-            raise
-        failure = error
-    except asyncio.CancelledError:
-        if texts and not args.dry_run:
-            again = "the same command continues" if not args.detach else "tpu-tui groups list shows it"
-            out.note(f"Interrupted. What was requested of {request.name} goes on in the cloud; {again}.")
-        raise
-    answer = {"group": args.group, "action": "create", "dry_run": args.dry_run, "steps": texts, "requests": requests}
+    progress = CreationProgress(out)
+
+    def explain_interruption() -> str:
+        if args.dry_run or not progress.texts:
+            return ""
+        again = "the same command continues" if not args.detach else "tpu-tui groups list shows it"
+        return f"Interrupted. What was requested of {request.name} goes on in the cloud; {again}."
+
+    steps = operator.groups.create(request, dry_run=args.dry_run, waits=not args.detach)
+    await progress.follow(steps, explain_interruption)
+    requests = progress.requests
+    answer = {
+        "group": args.group,
+        "action": "create",
+        "dry_run": args.dry_run,
+        "steps": progress.texts,
+        "requests": requests,
+    }
     if args.dry_run:
         from tui.pod.groups.group_gcloud import create_group_commands
 
@@ -103,11 +97,8 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
     elif out.as_json:
         listing = await operator.groups.list_all()
         row = next((group.to_json() for group in listing.groups if group.path == request.path), {})
-        out.document({**row, **answer, "startup": [state.to_json() for state in startup]})
-    if failure is not None:
-        print_last_lines(startup, out)
-        raise failure
-    return 0
+        out.document({**row, **answer, "startup": [state.to_json() for state in progress.startup]})
+    return progress.finish()
 
 
 def _request(args: argparse.Namespace, operator: Operator) -> GroupRequest:

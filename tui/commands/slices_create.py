@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.machine_options import add_machine_options, make_request
@@ -12,11 +11,12 @@ from tui.commands.parser.argument_types import given, whole
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.parser.gcloud_types import disk, duration, moment
 from tui.commands.terminal.output import Output, in_json
-from tui.errors import TpuTuiError, UsageError
+from tui.commands.terminal.steps import CreationProgress
+from tui.errors import UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.pod.creation.slice_request import CreationStep, QueueRequest, SliceRequest, WorkerStartup
+    from tui.pod.creation.slice_request import CreationStep, QueueRequest, SliceRequest
 
 _QUEUE_OPTIONS = {
     "valid_for_s": "--valid-for",
@@ -26,8 +26,6 @@ _QUEUE_OPTIONS = {
     "node_id": "--node-id",
 }
 """The options that need --queued, by their names in `QueueRequest`."""
-_MOST_SHOWN_WORKERS, _MOST_SHOWN_LINES = 3, 10
-"""Of startup scripts that failed."""
 
 
 def add_create(actions: Commands) -> None:
@@ -103,19 +101,23 @@ def _add_queue_options(create: Parser) -> None:
 async def create_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Create what the arguments name and print its steps; for --json the slice at the end."""
     request = _request(args, operator)
-    progress = _Progress(request, args, out)
-    failure: TpuTuiError | None = None
-    try:
-        await progress.print_steps(operator)
-    except TpuTuiError as error:
-        if not progress.startup:
-            raise
-        failure = error
-    answer = {"action": "create", "dry_run": args.dry_run, **progress.to_json()}
+    progress = CreationProgress(out)
+    steps = operator.slices.create(request, dry_run=args.dry_run, waits=not args.detach)
+    await progress.follow(steps, lambda: _explain_interruption(request, progress.last, dry_run=args.dry_run))
+    last, body = progress.last, progress.requests[0]
+    assert last is not None, "a creation has steps"
+    answer = {
+        "action": "create",
+        "dry_run": args.dry_run,
+        "steps": progress.texts,
+        "operation": last.operation,
+        "request": body,
+        "elapsed_s": round(last.elapsed_s, 1),
+        "startup": [state.to_json() for state in last.startup],
+    }
     if args.dry_run:
         from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 
-        body = progress.request
         command = create_command_of_gcloud(request, _project(body))
         out.note("Nothing was changed.")
         if out.as_json:
@@ -126,89 +128,36 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
     elif out.as_json:
         slices = [await _found(operator, f"{request.zone}/{name}") for name in request.slice_names]
         out.document({**slices[0], "slice": args.slice, **answer, "slices": slices})
-    if failure is not None:
-        print_last_lines(progress.startup, out)
-        raise failure
-    return 0
+    return progress.finish()
 
 
-class _Progress:
-    """Prints the steps of a creation, and keeps what the answer needs of them."""
+def _explain_interruption(request: SliceRequest, last: CreationStep | None, *, dry_run: bool) -> str:
+    """Say what goes on after Ctrl-C; empty for a dry run that has shown nothing yet."""
+    lists = "tpu-tui slices" if request.queue is None else "tpu-tui slices queued"
+    if last is None:
+        return (
+            ""
+            if dry_run
+            else f"Interrupted before the API answered: {lists} shows whether {request.name} was requested."
+        )
+    if last.startup:
+        from tui.pod.creation.startup_progress import stays
 
-    def __init__(self, request: SliceRequest, args: argparse.Namespace, out: Output) -> None:
-        self._request = request
-        self._args = args
-        self._out = out
-        self._texts: list[str] = []
-        self._last: CreationStep | None = None
-        self.request: dict[str, Any] | None = None
-        """The document that was sent."""
-
-    @property
-    def startup(self) -> Sequence[WorkerStartup]:
-        """The last known states of the startup script; empty where there is none, or none was awaited."""
-        return self._last.startup if self._last else ()
-
-    async def print_steps(self, operator: Operator) -> None:
-        """Create the slice and print each step. Raises what went wrong; an interruption is explained first."""
-        dry_run, waits = self._args.dry_run, not self._args.detach
-        try:
-            async for step in operator.slices.create(self._request, dry_run=dry_run, waits=waits):
-                self._last = step
-                self.request = self.request or step.request
-                if step.text:
-                    self._texts.append(step.text)
-                    self._out.note(step.text)
-        except asyncio.CancelledError:
-            self._explain_interruption()
-            raise
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what the steps add to the answer."""
-        assert self._last is not None, "a creation has steps"
-        return {
-            "steps": self._texts,
-            "operation": self._last.operation,
-            "request": self.request,
-            "elapsed_s": round(self._last.elapsed_s, 1),
-            "startup": [state.to_json() for state in self.startup],
-        }
-
-    def _explain_interruption(self) -> None:
-        name, last = self._request.name, self._last
-        lists = "tpu-tui slices" if self._request.queue is None else "tpu-tui slices queued"
-        if last is None:
-            if not self._args.dry_run:
-                self._out.note(f"Interrupted before the API answered: {lists} shows whether {name} was requested.")
-        elif last.startup:
-            from tui.pod.creation.startup_progress import stays
-
-            first = next((state for state in last.startup if not state.has_ended), last.startup[0])
-            self._out.note(f"Interrupted. The startup script of {name} continues; {stays(self._request, first)}")
-        else:
-            self._out.note(
-                f"Interrupted. The creation of {name} continues in the cloud ({last.operation}), "
-                f"and costs money once it is ready: {lists} shows it."
-            )
-
-
-def print_last_lines(startup: Sequence[WorkerStartup], out: Output) -> None:
-    """Print the last lines of the scripts that failed or did not end, of a few workers."""
-    unlike_success = [state for state in startup if state.exit_code != 0]
-    states = [state for state in unlike_success if state.has_failed] or unlike_success
-    for state in states[:_MOST_SHOWN_WORKERS]:
-        out.note(f"The last lines of worker {state.worker} of {state.slice_name}:")
-        for line in state.lines[-_MOST_SHOWN_LINES:] or ("(it printed nothing)",):
-            out.note(f"  {line}")
+        first = next((state for state in last.startup if not state.has_ended), last.startup[0])
+        return f"Interrupted. The startup script of {request.name} continues; {stays(request, first)}"
+    return (
+        f"Interrupted. The creation of {request.name} continues in the cloud ({last.operation}), "
+        f"and costs money once it is ready: {lists} shows it."
+    )
 
 
 async def _found(operator: Operator, ref: str) -> dict[str, Any]:
     return (await operator.slices.get(ref)).to_json()
 
 
-def _project(document: dict[str, Any] | None) -> str:
+def _project(document: Mapping[str, Any]) -> str:
     """Return the project in the parent of a request, `projects/P/locations/Z`."""
-    return str((document or {})["parent"]).split("/")[1]
+    return str(document["parent"]).split("/")[1]
 
 
 def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
