@@ -60,7 +60,7 @@ def _quit(_signal: int, _frame: object) -> None:
 
 
 class _RestoringSigint:
-    """Restores the present handler of Ctrl-C at the end."""
+    """Restores the current handler of Ctrl-C at the end."""
 
     def __enter__(self) -> None:
         import signal
@@ -102,7 +102,7 @@ def _main(words: list[str]) -> int:
 
 
 def _read(words: list[str]) -> argparse.Namespace:
-    """Parse the words; --help and --version exit here. Raises OSError where their text cannot be printed."""
+    """Parse the command line; --help and --version exit here. Raises OSError where their text cannot be printed."""
     from tui.commands.parser.parser import parse
 
     try:
@@ -140,7 +140,7 @@ def _report_failure(problem: TpuTuiError, out: Output) -> int:
 
 
 def _dispatch(args: argparse.Namespace, out: Output) -> int:
-    """Run the command in the way its parser asks for: as the console, blocking, on a file, or on an event loop."""
+    """Run the command as its parser says: as the console, blocking, on a file, or on an event loop."""
     from tui.commands.parser.parser import flags
 
     given = flags(args.everywhere)
@@ -159,7 +159,7 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
             _refuse_if_read_only(args, load(given))
         with _RaisingOnCtrlC():
             return int(args.run_blocking(args, given, out))
-    # A small saved log takes 0.1 s of CPU this way; loading asyncio and the operator takes another 0.4 s.
+    # A small saved log takes 0.1 s of CPU here; loading asyncio and the operator would take another 0.4 s.
     if getattr(args, "run_on_file", None):
         with _RaisingOnCtrlC():
             code = args.run_on_file(args, given, out)
@@ -169,7 +169,7 @@ def _dispatch(args: argparse.Namespace, out: Output) -> int:
 
 
 def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Output) -> int:
-    """Run a command on an event loop of its own."""
+    """Run an asynchronous command to its end, on a new event loop."""
     import asyncio
 
     from tui.commands.terminal.prompts import prompter_for_terminal
@@ -185,11 +185,8 @@ def _run_on_a_loop(args: argparse.Namespace, given: Mapping[str, Any], out: Outp
 
     async def run() -> int:
         _cancel_on_ctrl_c()
-        operator = Operator(settings, prompter=prompter_for_terminal())
-        try:
+        async with Operator(settings, prompter=prompter_for_terminal()) as operator:
             return int(await args.run(args, operator, out))
-        finally:
-            await operator.close()
 
     try:
         with _RestoringSigint():

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 
 class TpuTuiError(Exception):
-    """Something that the user asked for could not be done.
+    """Something that the user requested could not be done.
 
-    `what` says what, `worker` on which worker (index or name), `why` the cause as far as it is known, and `remedy`
-    the next step. Raised where the cause is known; each front end shows it in one place.
+    `what` names it, `worker` is the worker concerned (index or name), `why` the cause where it is known, and `remedy`
+    the next step. Errors are raised where their cause is known; each front end shows them in one place.
     """
 
     exit_code: ClassVar[int] = 1
@@ -24,12 +24,12 @@ class TpuTuiError(Exception):
 
     @property
     def explanation(self) -> str:
-        """What and why on one line, where the worker is known anyway."""
+        """What and why on one line, without the worker."""
         return f"{self.what}: {self.why}" if self.why else self.what
 
     @property
     def sentence(self) -> str:
-        """What and why on one line, after the worker."""
+        """What and why on one line, with the worker before them."""
         return self.explanation if self.worker is None else f"worker {self.worker}: {self.explanation}"
 
     def __str__(self) -> str:
@@ -47,7 +47,7 @@ class UsageError(TpuTuiError):
 
 
 class NoSuchResourceError(UsageError):
-    """What a request names does not exist."""
+    """The resource that a request names does not exist."""
 
 
 class UnknownZone(UsageError):
@@ -69,7 +69,7 @@ class WorkerError(OutOfReachError):
 
 
 class LaunchError(TpuTuiError):
-    """A gang launch started nothing, or was rolled back; `worker` is the one it failed on."""
+    """A gang launch started nothing, or was rolled back; `worker` is the worker on which it failed."""
 
 
 def near_matches(name: str, names: Iterable[str], most: int = 3, cutoff: float = 0.6) -> list[str]:

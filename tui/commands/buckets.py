@@ -90,7 +90,7 @@ async def _delete(name: str, operator: Operator) -> int:
 
 
 async def _confirm(name: str, *, is_own: bool) -> None:
-    """Ask for the bucket's name; --yes does not replace that of a bucket which tpu-tui did not create."""
+    """Ask for the bucket's name, which --yes does not replace for a bucket that tpu-tui did not create."""
     if not (is_own or has_terminal()):
         raise UsageError(
             f"refusing to delete {name} without its name typed at a terminal",

@@ -64,7 +64,7 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
 
 
 async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
-    """Return all rows; at a terminal, a notice names the workers that keep it waiting."""
+    """Return all rows; at a terminal, a notice names the workers that have not answered yet."""
     rows: list[CheckRow] = []
     answered: set[int | None] = set()
 

@@ -22,6 +22,7 @@ from tui.commands.terminal.output import Output
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import REHEARSAL_MODULE
 from tui.settings import LOCAL_PROFILE
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from tui.operator import Operator, RunDirectory
@@ -57,7 +58,7 @@ def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
     if args.job == "train":
         _require_trainer()
         check_memory(args.workers, args.cores)
-    out.note(f"Starting a pod of {args.workers} worker{'s' * (args.workers > 1)} on this machine …")
+    out.note(f"Starting a pod of {count_noun(args.workers, 'worker')} on this machine …")
     with local_pod(args.workers, args.cores) as pod:
         demo_flags = {**flags, "profile": LOCAL_PROFILE}
         if args.job == "train":
@@ -141,7 +142,7 @@ def shard_arguments(pod: Mapping[str, Any], cores: int) -> list[str]:
 
 
 def train_command(pod: Mapping[str, Any]) -> list[str]:
-    """Return the demo's training command, as one would type it after `launch --`."""
+    """Return the demo's training command, as it would be typed after `launch --`."""
     data = f"{pod['bucket']}/{DEMO_SHARDS}"
     small = ["--model", "resnet10", "--batch-size", "32", "--log-steps", "2", "--epochs", "30"]
     # Four trainers keep this machine busy; with nice, the console on it still reacts at once.
@@ -158,13 +159,10 @@ async def _launch(flags: Mapping[str, Any], slice_name: str, argv: Sequence[str]
     from tui.pod.job_options import JobOptions
     from tui.settings import load
 
-    operator = Operator(load(flags))
-    try:
+    async with Operator(load(flags)) as operator:
         options = JobOptions(tuple(argv), runtime=operator.settings.runtime)
         request = LaunchRequest(await operator.slices.get(slice_name), options, name=f"demo-{job}")
         return await operator.launches.start(await operator.launches.plan(request))
-    finally:
-        await operator.close()
 
 
 async def _stop_runs(flags: Mapping[str, Any], out: Output) -> None:
@@ -172,13 +170,10 @@ async def _stop_runs(flags: Mapping[str, Any], out: Output) -> None:
     from tui.operator import Operator
     from tui.settings import load
 
-    operator = Operator(load(flags))
-    try:
+    async with Operator(load(flags)) as operator:
         for status in operator.runs.list_statuses():
             if status.run.profile == LOCAL_PROFILE and not status.state.is_over:
                 await _stop(operator, operator.runs.open(status.run.id), out)
-    finally:
-        await operator.close()
 
 
 async def _stop(operator: Operator, directory: RunDirectory, out: Output) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tui.operator import CommandResult, Operator, RunningCommand
 
 LIVE_AFTER_S = 1.0
-"""Running time after which output is also shown live at a terminal; of quicker commands only groups are."""
+"""Running time after which output is also shown live at a terminal; quicker commands show groups only."""
 MOST_NAMED = 8
 """Most workers whose omitted bytes are listed one by one."""
 MOST_PENDING = 64 * 1024
@@ -135,7 +135,7 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
 
 
 def _as_gcloud_runs_it(argv: Sequence[str]) -> Sequence[str]:
-    """Return the words to run: a single word with blanks, such as `'ls | head'`, is a command line for sh."""
+    """Return the command to run: a single word with blanks, such as `'ls | head'`, is a line for sh."""
     is_line = len(argv) == 1 and any(letter.isspace() for letter in argv[0].strip())
     return ("sh", "-c", argv[0]) if is_line else argv
 

@@ -83,7 +83,7 @@ async def resize_group(args: argparse.Namespace, operator: Operator, out: Output
 
 
 async def delete_group(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Show what goes and what stays, ask for the group's name, and delete it."""
+    """Show what is deleted and what stays, ask for the group's name, and delete it."""
     name = operator.slices.place_of(args.group)[1]
     plan = await operator.groups.plan_deletion(args.group, args.keep or ())
     would = "Would delete" if args.dry_run else "Deleting"

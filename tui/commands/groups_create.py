@@ -11,7 +11,7 @@ from tui.commands.parser.commands import Commands
 from tui.commands.parser.gcloud_types import duration
 from tui.commands.terminal.output import Output, in_json
 from tui.commands.terminal.prompts import confirm
-from tui.commands.terminal.steps import CreationProgress
+from tui.commands.terminal.steps import CreationSteps
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ def add_create(actions: Commands) -> None:
     """Add the action's parser, with gcloud's names for its options."""
     create = actions.add(
         "create",
-        help="create a group with what it is made of, and wait until its VMs run",
-        description="Create a managed instance group and what is missing of its image, workload policy and template, "
-        "and wait until its VMs run. Repeated after an interruption, it continues.",
+        help="create a group with its image, policy and template, and wait until its VMs run",
+        description="Create a managed instance group, with its image, workload policy and template where they are "
+        "missing, and wait until its VMs run. Repeated after an interruption, it continues.",
     )
     add = create.add_argument
     add("group", metavar="NAME", help="NAME, or ZONE/NAME if several zones are configured")
@@ -60,13 +60,13 @@ def add_create(actions: Commands) -> None:
 
 
 async def create_group(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Create what the arguments name and print each step; for --json the group at the end."""
+    """Create the group that the arguments describe and print each step; with --json, the group at the end."""
     request = await operator.groups.prepare(_request(args, operator))
     if request.image_from and not (args.yes or args.dry_run):
         vm = request.image_from
         effect = f"This stops VM {vm} and ends everything running there, to make an image of it"
-        await confirm(f"stop VM {vm}", effect, f"nothing was changed: VM {vm} is needed stopped")
-    progress = CreationProgress(out)
+        await confirm(f"stop VM {vm}", effect, f"nothing was changed: VM {vm} has to be stopped first")
+    progress = CreationSteps(out)
 
     def explain_interruption() -> str:
         if args.dry_run or not progress.texts:
@@ -102,10 +102,10 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
 
 
 def _request(args: argparse.Namespace, operator: Operator) -> GroupRequest:
-    """Return the request that the arguments name. Raises UsageError for options that do not go together."""
+    """Return the request that the arguments describe. Raises UsageError for options that do not go together."""
     from tui.pod.groups.group_request import GroupRequest
 
     zone, name = operator.slices.place_of(args.group)
     if args.detach and args.valid_for_s is not None:
-        raise UsageError("--valid-for is kept by the command that waits", remedy="omit --detach or --valid-for")
+        raise UsageError("--valid-for needs a command that waits", remedy="omit --detach or --valid-for")
     return make_request(GroupRequest, args, name=name, zone=zone)

@@ -44,8 +44,8 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
         out.note(f"Would {_intent(plan)}. Nothing was changed.")
     else:
         if not args.yes:
-            deed, intent = f"add a key to {plan.slice_name}", _intent(plan)
-            await confirm(deed, f"This will {intent}", "no key was added", why=f"this would {intent}")
+            action, intent = f"add a key to {plan.slice_name}", _intent(plan)
+            await confirm(action, f"This will {intent}", "no key was added", why=f"this would {intent}")
         plan = await operator.keys.make(plan)
         if is_new:
             out.note(f"Created {plan.key.path} without a passphrase; set one with ssh-keygen -p -f {plan.key.path}.")

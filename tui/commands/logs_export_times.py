@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 class EntryTimes:
-    """The time of each entry of an export, by the offset of its lines; other lines have none."""
+    """The times of an export's entries, by the offsets of their lines; other lines have no time."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._moments: list[float | None] = []
         self._places: list[int] = []
-        """The index in those at which each entry begins."""
+        """The index of each entry's first line in the two lists above."""
 
     @classmethod
     def of(cls, log: SavedLog) -> EntryTimes | None:
-        """Read a log through for its times; None where it is not an export."""
+        """Read the times of all entries of a log; None where it is not an export."""
         blocks = log.blocks()
         head = next(blocks, b"")
         first = head.partition(b"\n")[0]

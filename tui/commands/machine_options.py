@@ -49,7 +49,7 @@ def add_machine_options(parser: Parser) -> None:
 
 
 def make_request(kind: type[Request], args: argparse.Namespace, **values: Any) -> Request:
-    """Return a request with the given values, and else with each argument that is called like a field.
+    """Return a request with the given values; every other field takes the argument of the same name.
 
     Raises UsageError for metadata that cannot be read, or is given twice.
     """

@@ -45,7 +45,5 @@ def open_run(args: argparse.Namespace, flags: Mapping[str, Any], _out: Output) -
 
 async def _find(ref: str, operator: Operator) -> RunDirectory:
     """Find a run that another machine launched, on its workers."""
-    try:
+    async with operator:
         return await operator.runs.find(ref)
-    finally:
-        await operator.close()

@@ -104,11 +104,8 @@ async def _show_ladders(refs: list[str], flags: Mapping[str, Any], out: Output) 
     from tui.operator import Operator
     from tui.settings import load
 
-    operator = Operator(load(flags))
-    try:
+    async with Operator(load(flags)) as operator:
         report = await operator.reports.scaling(refs)
-    finally:
-        await operator.close()
     if out.as_json:
         left_out = [{"run": run, "why": why} for run, why in report.left_out]
         out.document({"ladders": [ladder.to_json() for ladder in report.ladders], "left_out": left_out})

@@ -57,7 +57,7 @@ def add_command(commands: Commands) -> None:
 
 
 async def list_resources(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Print every resource, what costs first; zones and APIs that failed are reported after the others."""
+    """Print every resource, those that cost money first; zones and APIs that failed are reported after the others."""
     listing = await operator.resources.list_all()
     rows = listing.resources
     if out.as_json:
@@ -89,7 +89,7 @@ def _cells(row: CloudResource) -> tuple[Any, ...]:
 
 
 async def delete_resources(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Show what goes, ask for the names, delete it, and list what is left."""
+    """Show the resources to delete, ask for their names, delete them, and list those that are left."""
     if bool(args.names) == args.unused:
         what = "give either names or --unused, not both" if args.names else "no resources given"
         raise UsageError(what, remedy="tpu-tui resources delete NAME …, or tpu-tui resources delete --unused")
@@ -121,7 +121,7 @@ async def delete_resources(args: argparse.Namespace, operator: Operator, out: Ou
 
 
 def _unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
-    """Return what `--unused` deletes; print what tpu-tui made and something uses."""
+    """Return the resources that `--unused` deletes; print those of tpu-tui that are in use."""
     unused = find_unused(listing.resources)
     for resource in listing.resources:
         if resource.made_by_us and resource not in unused:
@@ -133,7 +133,7 @@ def _unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
 
 
 async def _ask_for_names(chosen: Sequence[CloudResource]) -> None:
-    """Ask for the names of what is lost. Raises UsageError for other answers, or without a terminal."""
+    """Ask for the names of the resources to delete. Raises UsageError for other answers, or without a terminal."""
     names = sorted({resource.name for resource in chosen})
     count = count_noun(len(chosen), "resource")
     require_terminal(f"delete {count}")
@@ -146,7 +146,7 @@ async def _ask_for_names(chosen: Sequence[CloudResource]) -> None:
 async def print_deletion(
     chosen: Sequence[CloudResource], steps: AsyncIterator[DeletionStep], out: Output
 ) -> dict[str, TpuTuiError]:
-    """Print each step of a deletion; return the errors of those that are left, by their refs."""
+    """Print each step of a deletion; return the errors of the resources that are left, by their refs."""
     remaining = {
         resource.ref: TpuTuiError(f"{resource.kind} {resource.name} was not deleted")
         for stage in in_order_of_deletion(chosen)

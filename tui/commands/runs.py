@@ -122,7 +122,7 @@ def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[
 
 
 async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
-    """Ask the workers for runs of other machines; return the errors, none where no slices are configured."""
+    """Query the workers for runs of other machines; return the errors, none where no slices are configured."""
     configured = operator.settings.hosts or operator.settings.project
     try:
         return await operator.runs.discover([await operator.slices.get(slice_name)] if slice_name else None)
@@ -143,7 +143,6 @@ def describe_keeper(status: RunStatus) -> str:
     """Describe whether a live run has a keeper; empty for an ended run without one."""
     if status.state.is_over or status.attended.alive:
         return "yes" if status.attended.alive else ""
-
     since = status.attended.since
     how = "stuck" if status.attended.stuck else UNATTENDED
     return f"{how} since {format_moment(since)}" if since else how

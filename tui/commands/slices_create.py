@@ -11,7 +11,7 @@ from tui.commands.parser.argument_types import given, whole
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.parser.gcloud_types import disk, duration, moment
 from tui.commands.terminal.output import Output, in_json
-from tui.commands.terminal.steps import CreationProgress
+from tui.commands.terminal.steps import CreationSteps
 from tui.errors import UsageError
 
 if TYPE_CHECKING:
@@ -99,9 +99,9 @@ def _add_queue_options(create: Parser) -> None:
 
 
 async def create_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
-    """Create what the arguments name and print its steps; for --json the slice at the end."""
+    """Create the slice that the arguments describe and print each step; with --json, the slice at the end."""
     request = _request(args, operator)
-    progress = CreationProgress(out)
+    progress = CreationSteps(out)
     steps = operator.slices.create(request, dry_run=args.dry_run, waits=not args.detach)
     await progress.follow(steps, lambda: _explain_interruption(request, progress.last, dry_run=args.dry_run))
     last, body = progress.last, progress.requests[0]
@@ -161,7 +161,7 @@ def _project(document: Mapping[str, Any]) -> str:
 
 
 def _request(args: argparse.Namespace, operator: Operator) -> SliceRequest:
-    """Return the request that the arguments name. Raises UsageError for options that do not go together."""
+    """Return the request that the arguments describe. Raises UsageError for options that do not go together."""
     from tui.pod.creation.slice_request import SliceRequest
 
     zone, name = operator.slices.place_of(args.slice)

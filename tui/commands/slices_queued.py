@@ -37,7 +37,15 @@ async def list_queued(_args: argparse.Namespace, operator: Operator, out: Output
         out.document([row.to_json() for row in rows])
     elif rows:
         cells = [
-            (row.name, row.zone, row.state, format_elapsed(row.age_s), row.accelerator_type, _some(row), row.reason)
+            (
+                row.name,
+                row.zone,
+                row.state,
+                format_elapsed(row.age_s),
+                row.accelerator_type,
+                _slices_in_short(row),
+                row.reason,
+            )
             for row in rows
         ]
         out.table(("name", "zone", "state", "age", "type", "slices", "reason"), cells, right=("age",))
@@ -53,7 +61,7 @@ async def reset_queued(args: argparse.Namespace, operator: Operator, out: Output
     """Reset a queued resource after asking for its name: its slices lose their disks."""
     name = operator.slices.place_of(args.request)[1]
     if not (args.yes or args.dry_run):
-        effect = f"This makes the slices of {name} anew: their disks are lost"
+        effect = f"This creates the slices of {name} again: their disks are lost"
         await confirm_by_name(f"reset {name}", effect, name, f"{name} was not reset")
     steps = operator.slices.reset_queued(args.request, dry_run=args.dry_run)
     return await print_steps(steps, args.request, "reset", out, dry_run=args.dry_run)
@@ -70,6 +78,6 @@ async def delete_queued(args: argparse.Namespace, operator: Operator, out: Outpu
     return await print_steps(steps, args.slice, "delete", out, dry_run=args.dry_run)
 
 
-def _some(request: QueuedRequest) -> str:
+def _slices_in_short(request: QueuedRequest) -> str:
     nodes = request.nodes
     return nodes[0] if len(nodes) == 1 else f"{len(nodes)}: {nodes[0]} …" if nodes else "-"

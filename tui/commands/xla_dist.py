@@ -1,4 +1,4 @@
-"""`xla_dist`: the launch line of torch_xla's documents, as a launch.
+"""`xla_dist`: launch with the command line of torch_xla's documents.
 
 The options are those of `torch_xla.distributed.xla_dist` (pytorch/xla v1.13.0 and v2.0.0).
 """
@@ -26,7 +26,7 @@ _EXPANDED = "$`"
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    parser = commands.add("xla_dist", help="launch by a line for torch_xla's xla_dist, unchanged")
+    parser = commands.add("xla_dist", help="launch with an unchanged command line of torch_xla's xla_dist")
     parser.add_argument("--tpu", dest="slice", required=True, type=given, metavar="SLICE", help="the slice")
     add_job_options(parser, _JOB_OPTIONS)
     parser.add_argument("--vm", action="append", metavar="VM", help="no effect: the workers are those of the slice")
@@ -67,7 +67,7 @@ async def run_xla_dist(args: argparse.Namespace, operator: Operator, out: Output
 
 
 def _differences(args: argparse.Namespace, job: JobOptions) -> Iterator[str]:
-    """Yield what the line means to xla_dist and not here."""
+    """Yield a note about each part of the line that xla_dist treats differently."""
     if args.vm:
         yield "--vm has no effect: the run starts on the workers of the slice."
     if args.restart_tpuvm_pod_server:

@@ -53,7 +53,7 @@ class BucketLogs:
         offline: bool = False,
         note: Callable[[str], None] = lambda _: None,
     ) -> SavedLog:
-        """Open the log at `gs://bucket/object`; with `offline` use the cached copy without asking for a newer one.
+        """Open the log at `gs://bucket/object`; with `offline`, use the cached copy without a query.
 
         The cached copy is also used when the service cannot be reached; the log's `staleness_error` then says so.
         Raises UsageError when there is no such bucket or object, or no room; CloudError when it cannot be read.

@@ -1,4 +1,4 @@
-"""What the parts of the operator share: settings, a prompter, the source of slices, connections to workers."""
+"""The settings, prompter, source of slices and connections that the parts of the operator share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Connections:
-    """Opens what the settings name once, when it is first needed, and keeps it until `close`."""
+    """Opens the source of slices and connections to workers when they are first needed; keeps them until `close`."""
 
     def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
         self.settings = settings
@@ -63,7 +63,7 @@ class Connections:
         raise UsageError("the machines of a hosts file are not in Google Cloud", remedy="run it without --hosts")
 
     async def fleet(self, slice_: Slice) -> Fleet:
-        """Return live connections to the slice's workers; new ones when it was made again or has other addresses."""
+        """Return live connections to the slice's workers; new ones if its workers or their addresses have changed."""
         from tui.ssh.fleet import Fleet
 
         require_workers(slice_)
@@ -139,16 +139,16 @@ class Connections:
             await entry[1].close()
 
     async def fleet_of(self, workers: Sequence[Worker], *, asks: bool) -> Fleet:
-        """Return connections to a run's workers, made as they are needed; the caller closes them.
+        """Return connections to a run's workers, opened as needed; the caller closes them.
 
-        With `asks` the user is asked about unknown host keys.
+        With `asks`, the user may be prompted, e.g. for unknown host keys.
         """
         from tui.ssh.fleet import Fleet
 
         return Fleet(workers, await self.access(), prompter=self.prompter if asks else None)
 
     async def access(self) -> Access:
-        """Return the login configuration with keys loaded; a passphrase is asked for once."""
+        """Return the login configuration with its keys loaded; prompt for a passphrase at most once."""
         if self._access is None:
             self._access = await unlock(access_from(self.settings), self.prompter)
         return self._access
@@ -183,6 +183,6 @@ def require_workers(slice_: Slice) -> None:
 
 
 def _identity(slice_: Slice) -> tuple[object, ...]:
-    """Return what changes with the workers: a slice made again can have the same addresses, with other host keys."""
+    """Return a value that changes with the workers: a new slice may have an old one's addresses, but other keys."""
     machines = [(worker.internal_ip, worker.external_ip, worker.port, worker.machine_id) for worker in slice_.workers]
     return (slice_.created, machines)

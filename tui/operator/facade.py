@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Operator:
     """The user's settings, and everything that can be done with them.
 
-    What waits is asynchronous and can be cancelled; nothing prints. Errors are `TpuTuiError`s. Each group is loaded
-    when it is first used: a command starts without the libraries of the others.
+    Methods that wait are asynchronous and can be cancelled; none of them prints. Errors are `TpuTuiError`s. A command
+    starts without the libraries that it does not use, because each group is loaded when it is first used.
     """
 
     def __init__(self, settings: Settings, *, prompter: Prompter | None = None) -> None:
@@ -97,12 +97,19 @@ class Operator:
 
     @property
     def prompter(self) -> Prompter | None:
-        """What asks for passphrases, one-time codes and unknown host keys; None where no one can answer."""
+        """The prompter for passphrases, one-time codes and unknown host keys; None where no one can answer."""
         return self.connections.prompter
 
     @prompter.setter
     def prompter(self, prompter: Prompter) -> None:
         self.connections.prompter = prompter
+
+    async def __aenter__(self) -> Operator:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close connections."""
+        await self.close()
 
     async def close(self) -> None:
         """Close connections; runs continue."""

@@ -62,7 +62,7 @@ class Files:
             await buckets.close()
 
     async def delete_bucket(self, text: str, on_deleted: OnDeleted | None = None) -> int:
-        """Delete the bucket `gs://NAME` with everything in it; return how many objects that were."""
+        """Delete the bucket `gs://NAME` with everything in it; return the number of its objects."""
         self._connections.require_changes("deleting a bucket")
         buckets = BucketLifecycle(self._connections.settings)
         try:

@@ -11,9 +11,9 @@ from tui.runs.record.run_status import RunStatus
 RESTART_PAUSES_S = (0.0, 5.0, 30.0)
 """Waits before the first, second and third restart within `RESTART_WINDOW_S`; there is no fourth."""
 RESTART_WINDOW_S = 3600.0
-"""Time after which a keeper that ended no longer counts."""
+"""Time after which a restart no longer counts."""
 UNATTENDED_AFTER_S = 1.0
-"""Time without a keeper before that is reported: one that just finished, or hands over, is not worth a notice."""
+"""Shortest absence of a keeper that is reported: it may just have finished, or be handing over to another."""
 
 
 class KeeperWatch:

@@ -30,7 +30,7 @@ _REACH_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """What `keys add` would do: let `key` log in as `user`. `found` is where the key is already."""
+    """What `keys add` would do: let `key` log in as `user`. `found` is the place that already holds the key."""
 
     slice_name: str
     workers: int
@@ -57,7 +57,7 @@ class Keys:
         self._connections = connections
 
     async def plan(self, slice_: Slice) -> KeyPlan:
-        """Return what it would take to log in to a slice with the user's own key; nothing is changed.
+        """Return what would let the user's own key log in to a slice; nothing is changed.
 
         Raises UsageError for machines without metadata, CloudError.
         """

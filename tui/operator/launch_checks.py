@@ -1,4 +1,4 @@
-"""Checks of a launch before it begins: the workers and the buckets that it names, at once."""
+"""Check the workers and buckets of a launch concurrently, before it begins."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def check_buckets(
 
 
 def _job_environment(settings: Settings, request: LaunchRequest) -> Callable[[int], str] | None:
-    """Return a function from worker index to job script, None where no interpreter is asked for its versions."""
+    """Return a function from worker index to job script, None where no versions are wanted."""
     if not wants_versions(request):
         return None
     run = run_from(request, request.slice_, settings)

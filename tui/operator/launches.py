@@ -25,9 +25,9 @@ class Launches:
         self._connections = connections
 
     async def plan(self, request: LaunchRequest) -> LaunchSpec:
-        """Return everything a keeper needs, after asking the user what must be asked; nothing is started.
+        """Return everything that a keeper needs, after prompting for a passphrase where needed; nothing is started.
 
-        Raises UsageError for what no worker could run, OutOfReachError for a slice that is not ready.
+        Raises UsageError for a job that no worker could run, OutOfReachError for a slice that is not ready.
         """
         request = await self._on_workers(request)
         check_request(request)
@@ -49,7 +49,7 @@ class Launches:
         return spec
 
     async def _on_workers(self, request: LaunchRequest) -> LaunchRequest:
-        """Return the request; for a TPU Node the one on the slice of the instance group that drives it."""
+        """Return the request; for a TPU Node, with the instance group that drives it as its slice."""
         node = request.slice_
         if not (node.is_tpu_node and node.instance_group):
             return request
@@ -75,9 +75,9 @@ class Launches:
         return dry_run(spec) + describe_actions(spec.run)
 
     async def start(self, spec: LaunchSpec) -> RunDirectory:
-        """Create the run directory and start the run's keeper; what follows is in the run's events.
+        """Create the run directory and start the run's keeper; the run's events record all else.
 
-        Unknown host keys are asked about first, because a keeper cannot ask.
+        The user is prompted first, e.g. for unknown host keys, because a keeper cannot prompt.
         """
         self._connections.require_changes("launching")
         if self._connections.prompter is not None:
@@ -87,9 +87,9 @@ class Launches:
         return directory
 
     async def _ask_beforehand(self, spec: LaunchSpec) -> LaunchSpec:
-        """Log in to the workers whose login may ask the user something; return the spec with the answers.
+        """Log in to the workers whose login may prompt the user; return the spec with the answers.
 
-        Those are the workers whose host key is unknown, and one of the others: the rest accept the same keys.
+        These are the workers with an unknown host key, and worker 0 for the others, which accept the same keys.
         """
         from tui.ssh.fleet import Fleet
 

@@ -29,7 +29,7 @@ class Logs:
     ) -> SavedLog:
         """Open the saved log at a path, at `gs://bucket/object` or piped in (`-`).
 
-        With `offline` no bucket is asked for a newer log; `note` receives what there is to wait for. Raises
+        With `offline`, no bucket is queried for a newer log; `note` receives a line before a long wait. Raises
         UsageError, and CloudError for a bucket that cannot or must not be read.
         """
         if ref.startswith("gs://"):

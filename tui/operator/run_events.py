@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WATCH_INTERVAL_S = 0.1
 """Time between two polls of a run directory."""
 CATCH_UP_INTERVAL_S, CATCH_UP_SHARE = 2.0, 10
-"""Time between two refreshes of a mirror without a keeper; they take at most one part in `CATCH_UP_SHARE` of it."""
+"""Least time between two refreshes of a mirror without a keeper; they take at most 1/`CATCH_UP_SHARE` of it."""
 
 
 class RunAccess(Protocol):
@@ -84,10 +84,10 @@ class RunWatcher:
                     yield item
 
     async def _polls(self) -> AsyncIterator[_Poll]:
-        """Yield what is new at each poll, the keeper's status when it has changed included, until the run is over.
+        """Yield the news of each poll, including changes of the keeper's status, until the run is over.
 
-        Raises the error that prevents a reader that must not start a keeper from completing the mirror of an ended
-        run, and UsageError once the directory is gone.
+        Raises UsageError once the directory is gone. Where no keeper may be started, also raises the error that
+        prevents the mirror of an ended run from becoming complete.
         """
         watch = KeeperWatch()
         offset = 0
@@ -124,7 +124,7 @@ class MirrorCatchUp:
         self.problem: TpuTuiError | None = None
         """What prevented the last refresh, if anything did."""
         self.error: TpuTuiError | None = None
-        """The same, where the refresh also brought no bytes."""
+        """The same error, if the refresh brought no bytes either."""
         self.is_complete = False
         """Whether the mirror of an ended run is complete."""
 

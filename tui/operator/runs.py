@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 SLICES_AT_ONCE = 4
-"""Slices that are asked for their runs at the same time; each takes logins to many workers."""
+"""Most slices that are queried for their runs at a time; each takes logins to many workers."""
 REFRESH_TIMEOUT_S = 5.0
-"""How long a command waits for a mirror to catch up before it answers with what there is."""
+"""How long a command waits for a mirror to catch up before it answers with the bytes that it has."""
 
 
 class Runs:
@@ -106,7 +106,7 @@ class Runs:
     ) -> RunDirectory | SavedLog:
         """Open a run, or a saved log where `ref` is a file's path, `gs://bucket/object` or `-` for stdin.
 
-        With `offline` no bucket is asked for a newer log; `note` receives what there is to wait for. Raises
+        With `offline`, no bucket is queried for a newer log; `note` receives a line before a long wait. Raises
         UsageError, and CloudError for a bucket that cannot or must not be read.
         """
         path = path_of(ref)
@@ -125,8 +125,8 @@ class Runs:
     async def discover(self, slices: Sequence[Slice] | None = None, *, only: str | None = None) -> list[TpuTuiError]:
         """Create directories here for runs that only the workers know; return the errors of those that failed.
 
-        Asks the given slices, else all that are ready, for `only` one run, else for the newest ones, and counts the
-        others. A run found this way has no keeper until `ensure_keeper`.
+        Queries the given slices, else all that are ready, for the run `only`, else for the newest runs; older runs
+        are counted. A run found this way has no keeper until `ensure_keeper`.
         """
         problems: list[TpuTuiError] = []
         if slices is None:
@@ -164,7 +164,7 @@ class Runs:
         return problems
 
     async def live_on_workers(self, slice_: Slice) -> list[str]:
-        """Return the IDs of the runs that live on a slice's workers, from whichever machine they were launched.
+        """Return the IDs of the live runs on a slice's workers, including those launched from other machines.
 
         Raises what prevented a worker from answering.
         """
@@ -248,8 +248,8 @@ class Runs:
     async def refresh(self, directory: RunDirectory, fleet: Fleet | None = None) -> TpuTuiError | None:
         """Bring the mirror up to date within `REFRESH_TIMEOUT_S`; return what prevented it, if anything did.
 
-        The workers of a run that was given up as lost are asked again, because they may be reachable by now; those of
-        a run that is only read are not. `fleet` holds open connections to the run's workers, if there are any.
+        A run that was given up as lost is tried again, because its workers may be reachable by now; a foreign run is
+        not refreshed. `fleet` holds open connections to the run's workers, if there are any.
         """
         from tui.runs.follow.catch_up import catch_up
 
@@ -275,7 +275,7 @@ class Runs:
     async def connect(self, directory: RunDirectory, *, asks: bool = False) -> Fleet:
         """Return connections to a run's workers, opened as needed; the caller closes them.
 
-        Raises ForeignRunError for a run that is only read: anyone may have written which machines it ran on.
+        Raises ForeignRunError for a foreign run: anyone may have written the machines into its record.
         """
         directory.require_own()
         return await self._connections.fleet_of(directory.run.workers, asks=asks)
@@ -327,7 +327,7 @@ class Runs:
 
 @contextlib.contextmanager
 def _collecting(problems: list[TpuTuiError]) -> Iterator[None]:
-    """Append an error to the problems, so that the rest is still done."""
+    """Append an error to the problems and continue."""
     try:
         yield
     except TpuTuiError as error:

@@ -1,4 +1,4 @@
-"""The pod's chart over the run, and for programs each core's curve: a point is a sample that the core printed."""
+"""The pod's chart over the run, and each core's curve, whose points are the samples that the core printed."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def source_of(source: RunDirectory | SavedLog) -> str:
 
 
 def summary_of_log(log: SavedLog) -> Summary:
-    """Summarize a saved log as far as it can be read; a read problem becomes a remark."""
+    """Summarize the readable part of a saved log; a read problem becomes a remark."""
     snapshot = log.snapshot(steps=True)
     summary = summarize(RunFacts(title=title_of(log), is_run=False, source=source_of(log)), snapshot)
     if log.problem is None:

@@ -177,12 +177,12 @@ def _lasting(status: RunStatus, stragglers: Iterable[Finding]) -> Iterable[Findi
 
 
 def shown_figures(status: RunStatus, figures: LatestFigures | None) -> str:
-    """Return a run's newest figures; none where its cause says more: it waits, is stopped, or has ended."""
+    """Return a run's newest figures; empty where its cause says more: it waits, is stopped, or has ended."""
     return str(figures or "") if status.is_training_again or not status.cause else ""
 
 
 def place_of(finding: Finding) -> str:
-    """Return `core 37 (worker 4, 127.0.4.5)`, as far as known."""
+    """Return `core 37 (worker 4, 127.0.4.5)`, without unknown parts."""
     named = "the job" if finding.core is None else f"core {finding.core}"
     worker = None if finding.worker is None else f"worker {finding.worker}"
     location = ", ".join(part for part in (worker, finding.address) if part)
@@ -229,7 +229,7 @@ def _waiting(share: float, *, was_over: bool) -> str:
 
 
 def cost_in_short(finding: Finding) -> str:
-    """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, as far as known."""
+    """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, without unknown parts."""
     worker = None if finding.worker is None else f"worker {finding.worker}"
     location = ", ".join(part for part in (worker, finding.address) if part)
     text = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []

@@ -1,4 +1,4 @@
-"""Each worker's log of a run or of a saved log as a text file of its own."""
+"""Write each worker's log of a run or of a saved log to a separate text file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def worker_logs(source: RunDirectory | SavedLog) -> dict[int, Blocks]:
     logs = _logs_of_run(source) if isinstance(source, RunDirectory) else _logs_of_file(source)
     if not logs:
         name = source.id if isinstance(source, RunDirectory) else source.name
-        raise UsageError(f"no log of a worker in {name}", remedy="leave out --logs")
+        raise UsageError(f"no log of a worker in {name}", remedy="omit --logs")
     return logs
 
 

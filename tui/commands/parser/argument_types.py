@@ -55,7 +55,7 @@ def whole(text: str) -> int:
 
 
 def worker_or_address(text: str) -> int | str:
-    """Parse a worker's number, or take its address or host name as it is."""
+    """Parse a worker's number; return an address or host name unchanged."""
     return whole(text) if _WHOLE.fullmatch(text) else given(text)
 
 

@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
         self.refuse(message.removeprefix("argument "))
 
     def refuse(self, message: str, remedy: str = "") -> NoReturn:
-        """Exit with code 2, saying what is wrong and what to do, by default where the help is."""
+        """Exit with code 2; print what is wrong and a remedy, by default the command that shows the help."""
         self.exit(2, f"tpu-tui: {message}\n  → {remedy or f'{self.prog} --help'}\n")
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
@@ -69,5 +69,5 @@ class Commands:
         return parser
 
     def actions_of(self, parser: Parser, *, required: bool = True) -> Commands:
-        """Return the actions of one command, to add some; without `required` it can also be used without one."""
+        """Return the actions below a command, to add some; `required` refuses the command without an action."""
         return Commands(parser, dest="action", metavar="ACTION", parents=self.parents, required=required)

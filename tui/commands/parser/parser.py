@@ -173,7 +173,7 @@ def _refuse_unknown_option(words: list[str], shared: Parser, parser: Parser) -> 
 
 
 def _take_further_words(args: argparse.Namespace, words: list[str], parser: Parser) -> None:
-    """Give a command with any number of words (`args.many` names them) those that follow an option, too.
+    """Append the words after an option to the argument that takes any number of words, named by `args.many`.
 
     argparse gives a positional argument only one unbroken sequence of words.
     """

@@ -1,4 +1,4 @@
-"""Shell completion: a script for each shell, and the names that the script asks for."""
+"""Shell completion: a script for each shell, and the names that it proposes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHELLS = ("bash", "zsh", "fish")
 _NAMES = "tpu-tui completion --list {} --line={} 2>/dev/null"
 _LINES = {"bash": '"$COMP_LINE"', "zsh": '"$BUFFER"', "fish": "(commandline | string collect)"}
-"""How each shell passes the line being typed: it may name the profile or project whose slices are wanted."""
+"""How each shell passes the line being typed, which may name the profile or project whose slices are wanted."""
 _FUNCTIONS = {
     "bash": """
 {function}() {{
@@ -220,4 +220,4 @@ _LISTS: dict[str, Callable[[Settings], Iterator[str]]] = {
     "profiles": _profiles,
 }
 NAME_KINDS = tuple(_LISTS)
-"""The kinds of names that a script asks for."""
+"""The kinds of names that a script can request."""

@@ -1,4 +1,4 @@
-"""Errors for what read-only mode or the operating system refuses."""
+"""Errors for refusals by read-only mode or the operating system."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_this_machine(error: OSError, what: str = "the operating system refused") 
 
 
 def by_encoding(error: UnicodeEncodeError) -> UsageError:
-    """Return the error for a word of the command line whose bytes are not text: only a job's words may be such.
+    """Return the error for an argument that is not text, which only the arguments of a job may be.
 
     Raises the error again where it has another cause.
     """

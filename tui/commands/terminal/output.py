@@ -136,7 +136,7 @@ class Output:
 
 
 def _of_all(errors: Sequence[TpuTuiError]) -> TpuTuiError:
-    """Return one error for several workers, which it names as a range."""
+    """Return one error that names several workers as a range."""
     if len(errors) == 1:
         return errors[0]
     ranks = format_ranks(int(error.worker or 0) for error in errors)
@@ -159,7 +159,7 @@ def _printable_pieces(blocks: Iterable[bytes]) -> Iterator[str]:
 
 
 def format_moment(moment: float) -> str:
-    """Format a Unix time as `format_utc` does the text of one."""
+    """Format a Unix time like `format_utc`."""
     return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(moment))
 
 

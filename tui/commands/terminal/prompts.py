@@ -46,25 +46,25 @@ def prompter_for_terminal() -> TerminalPrompter | None:
     return TerminalPrompter() if has_terminal() else None
 
 
-def require_terminal(deed: str, *, why: str = "") -> None:
-    """Refuse a deed that needs a confirmation where none can be given. Raises UsageError."""
+def require_terminal(action: str, *, why: str = "") -> None:
+    """Raise UsageError for an action that needs a confirmation where there is no terminal to give it."""
     if not has_terminal():
-        raise UsageError(f"refusing to {deed} without confirmation", why=why, remedy="add --yes")
+        raise UsageError(f"refusing to {action} without confirmation", why=why, remedy="add --yes")
 
 
-async def confirm(deed: str, effect: str, unchanged: str, *, why: str = "") -> None:
-    """Ask whether to continue. Raises UsageError for a no, with `unchanged`, or without a terminal."""
-    require_terminal(deed, why=why)
+async def confirm(action: str, effect: str, unchanged: str, *, why: str = "") -> None:
+    """Ask whether to continue. Raises UsageError without a terminal, and with the text `unchanged` for a no."""
+    require_terminal(action, why=why)
     if not await agrees(f"{effect}. Continue?"):
         raise UsageError(unchanged)
 
 
-async def confirm_by_name(deed: str, effect: str, name: str, unchanged: str) -> None:
-    """Ask for the name of what is lost, of a bucket with or without `gs://`.
+async def confirm_by_name(action: str, effect: str, name: str, unchanged: str) -> None:
+    """Ask for the name of the resource that will be lost; a bucket's name may omit `gs://`.
 
-    Raises UsageError for another answer, with `unchanged`, or without a terminal.
+    Raises UsageError without a terminal, and with the text `unchanged` for another answer.
     """
-    require_terminal(deed)
+    require_terminal(action)
     typed = await ask(f"{effect}. Type its name to continue: ")
     if typed.strip() not in (name, name.removeprefix("gs://")):
         raise UsageError(unchanged, why="the typed name does not match")

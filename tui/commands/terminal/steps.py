@@ -38,7 +38,7 @@ async def print_steps(
     return 0
 
 
-class CreationProgress:
+class CreationSteps:
     """Prints the steps of a creation, and keeps what the answer needs of them."""
 
     def __init__(self, out: Output) -> None:

@@ -1,1 +1,1 @@
-"""What costs money in a project: list it with who uses it, and delete it in the right order."""
+"""List the resources of a project that cost money, with their users, and delete them in the right order."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tui.operator.slices import Slices
 
 PARTS = (TEMPLATE, POLICY, IMAGE)
-"""What a group is made of, which is deleted after it."""
+"""The kinds of parts that a group is made of; they are deleted after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,7 @@ class GroupDeletion:
 class Groups:
     """The managed instance groups of the project, whether or not they are slices."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        resources: Resources,
-        slices: Slices,
-    ) -> None:
+    def __init__(self, connections: Connections, resources: Resources, slices: Slices) -> None:
         self._connections = connections
         self._resources = resources
         self._slices = slices
@@ -91,9 +86,10 @@ class Groups:
         return matches[0].size
 
     async def plan_deletion(self, ref: str, keep: Collection[str] = ()) -> GroupDeletion:
-        """Return the group with what tpu-tui made for it, without the kinds to `keep` and what others use.
+        """Plan to delete a group with the parts that tpu-tui made for it, except kinds to `keep` and parts in use.
 
-        What an interrupted deletion has left of a group is found without the group. Raises UsageError for neither.
+        Parts that an interrupted deletion has left are found without the group. Raises UsageError where there is
+        neither.
         """
         zone, name = self._slices.place_of(ref)
         path = f"{zone}/{name}"
@@ -129,7 +125,7 @@ class Groups:
         return GroupDeletion(tuple(chosen), tuple(stays))
 
     def delete(self, chosen: Sequence[CloudResource]) -> AsyncIterator[DeletionStep]:
-        """Delete a group first, then what it was made of; yield the progress of each."""
+        """Delete a group first, then its parts; yield the progress of each."""
         return self._resources.delete(chosen)
 
     async def change_slice(self, slice_: Slice, action: str, dry_run: bool) -> AsyncIterator[str]:
