@@ -125,13 +125,11 @@ def make_shards(pod: Mapping[str, Any], cores: int, out: Output) -> None:
     """Generate the demo's images and upload their shards to the pod's bucket. Raises TpuTuiError on failure."""
     out.note("Generating images and writing their shards to the pod's bucket …")
     command = [sys.executable, "-m", "trainer.shards", *shard_arguments(pod, cores)]
-    result = subprocess.run(command, env={**os.environ, **_storage(pod)}, stdout=subprocess.DEVNULL, check=False)
+    result = subprocess.run(
+        command, env={**os.environ, "STORAGE_EMULATOR_HOST": pod["storage"]}, stdout=subprocess.DEVNULL, check=False
+    )
     if result.returncode:
         raise TpuTuiError("the demo's shards were not written", why=f"trainer.shards exited with {result.returncode}")
-
-
-def _storage(pod: Mapping[str, Any]) -> dict[str, str]:
-    return {"STORAGE_EMULATOR_HOST": str(pod["storage"])}
 
 
 def shard_arguments(pod: Mapping[str, Any], cores: int) -> list[str]:

@@ -16,7 +16,7 @@ from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import notice_of_missing_workers
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.text.printable import count_noun
-from tui.text.ranks import format_ranks, parse_ranks
+from tui.text.ranks import name_ranks, parse_ranks
 
 if TYPE_CHECKING:
     from tui.operator import CommandResult, Operator, RunningCommand
@@ -156,8 +156,7 @@ def _print_results(
     out.problems([problems[rank] for rank in sorted(problems)])
     unanswered = [rank for rank in ranks if rank not in answers and rank not in problems]
     if unanswered:
-        plural = "workers" if len(unanswered) > 1 else "worker"
-        out.note(f"Interrupted: no answer yet from {plural} {format_ranks(unanswered)}.")
+        out.note(f"Interrupted: no answer yet from {name_ranks('worker', unanswered)}.")
 
 
 def _row(rank: int, answer: CommandResult | None, problem: TpuTuiError | None) -> dict[str, Any]:
@@ -203,5 +202,5 @@ def _print_grouped(
 
         text = ", ".join(f"worker {rank} {count_noun(left_out[rank], 'byte')}" for rank in sorted(left_out))
         if len(left_out) > MOST_NAMED:
-            text = f"workers {format_ranks(left_out)} {sum(left_out.values()):,} bytes"
+            text = f"{name_ranks('worker', left_out)} {sum(left_out.values()):,} bytes"
         out.note(f"Output omitted, because exec keeps {EXEC_OUTPUT_BYTES >> 20} MiB in total: {text}.")

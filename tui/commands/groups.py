@@ -70,7 +70,7 @@ async def resize_group(args: argparse.Namespace, operator: Operator, out: Output
     zone, name = operator.slices.place_of(args.group)
     present = await operator.groups.size_of(args.group)
     if args.size < present and not (args.yes or args.dry_run):
-        vms = "1 VM" if present - args.size == 1 else f"{present - args.size} VMs"
+        vms = count_noun(present - args.size, "VM")
         effect = f"This deletes {vms} of {name} and their disks"
         await confirm(f"delete {vms} of {name}", effect, f"{name} was not resized")
     steps = operator.groups.resize(args.group, args.size, dry_run=args.dry_run, waits=not args.detach)

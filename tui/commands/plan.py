@@ -56,9 +56,8 @@ def show_plan(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 
     required = {"--from": args.source, "--to": args.target, "--batch-size": args.batch_size}
     if args.ladder is not None:
-        if any(value is not None for value in (*required.values(), args.steps, args.epochs, args.lr)) or (
-            args.keep_global_batch
-        ):
+        figures = (*required.values(), args.steps, args.epochs, args.lr)
+        if args.keep_global_batch or any(figure is not None for figure in figures):
             raise UsageError("--ladder cannot be combined with other options", remedy=_form(args))
         return asyncio.run(_show_ladders(args.ladder, flags, out))
     missing = [name for name, value in required.items() if value is None]

@@ -51,27 +51,25 @@ async def runs_command(args: argparse.Namespace, operator: Operator, out: Output
         raise UsageError(only, remedy="tpu-tui runs delete --older-than 7d")
     if len(args.words) > 1:
         raise UsageError("runs takes only one slice", remedy="tpu-tui runs SLICE, or tpu-tui runs delete RUN …")
-    slice_name = args.words[0] if args.words else None
-    return await list_runs(slice_name, args.offline, operator, out, every=args.all)
+    return await _list_runs(args, operator, out)
 
 
-async def list_runs(
-    slice_name: str | None, offline: bool, operator: Operator, out: Output, *, every: bool = False
-) -> int:
+async def _list_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print the runs known here, newest first, including those that another machine launched.
 
-    Without `every`, runs of other projects and hosts files are only counted.
+    Without --all, runs of other projects and hosts files are only counted.
     """
     from tui.operator.runs import hidden_note
 
-    problems = [] if offline else await _discovered(slice_name, operator)
+    slice_name = args.words[0] if args.words else None
+    problems = [] if args.offline else await _discovered(slice_name, operator)
     code = out.problems(problems)
     unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
     listed = operator.runs.list_statuses(name or None, unreadable)
     in_zone = [status for status in listed if not zone or status.run.zone in (None, zone)]
     scope = operator.runs.scope
-    statuses = [status for status in in_zone if every or scope.includes(status.run)]
+    statuses = [status for status in in_zone if args.all or scope.includes(status.run)]
     hidden = hidden_note(len(in_zone) - len(statuses), "list them with tpu-tui runs --all")
     out.problems([problem for problem in unreadable if str(problem) not in map(str, problems)])
     if out.as_json:

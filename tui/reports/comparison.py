@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -133,33 +133,33 @@ def _with_unit(rate: float | None, run: Compared) -> str | None:
     return None if rate is None else f"{number(rate)} {run.rate_unit or ''}".strip()
 
 
+_ROWS: tuple[tuple[str, Callable[[Compared], str | None]], ...] = (
+    ("slice", lambda run: run.slice),
+    ("accelerator", lambda run: run.accelerator_type),
+    ("workers", lambda run: _text(run.workers)),
+    ("cores", lambda run: str(run.cores)),
+    ("state", lambda run: run.state),
+    ("duration", lambda run: None if run.seconds is None else format_clock(run.seconds)),
+    ("restarts", lambda run: _text(run.restarts or None)),
+    ("epoch", lambda run: _text(run.epoch)),
+    ("step", lambda run: _text(run.step)),
+    ("loss", lambda run: None if run.loss is None else number(run.loss.median, 5)),
+    ("lowest loss", lambda run: _number(run.lowest_loss, 5)),
+    ("best accuracy %", lambda run: _number(run.max_accuracy)),
+    ("rate, run's median", lambda run: _with_unit(run.rate_total, run)),
+    ("rate, newest", lambda run: _with_unit(run.rate_newest, run)),
+    ("rate, median core", lambda run: _with_unit(run.rate_median, run) if run.rate_total is None else None),
+    ("rate per core", lambda run: _number(run.rate_per_core)),
+    ("speed-up", lambda run: None if run.speedup is None else f"{figure(run.speedup)} x"),
+    ("efficiency", lambda run: None if run.efficiency is None else f"{run.efficiency * 100:.0f} %"),
+    ("code", lambda run: None if run.code_hash is None else run.code_hash[:12]),
+)
+"""The figures that are compared, each with the function that formats it; None: unknown."""
+
+
 def comparison_rows(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
     """Return a row for each figure known of any run, with a column per run, as single-line texts."""
-    rows: list[tuple[str, list[str | None]]] = [
-        ("slice", [run.slice for run in compared]),
-        ("accelerator", [run.accelerator_type for run in compared]),
-        ("workers", [_text(run.workers) for run in compared]),
-        ("cores", [str(run.cores) for run in compared]),
-        ("state", [run.state for run in compared]),
-        ("duration", [None if run.seconds is None else format_clock(run.seconds) for run in compared]),
-        ("restarts", [_text(run.restarts or None) for run in compared]),
-        ("epoch", [_text(run.epoch) for run in compared]),
-        ("step", [_text(run.step) for run in compared]),
-        ("loss", [None if run.loss is None else number(run.loss.median, 5) for run in compared]),
-        ("lowest loss", [None if run.lowest_loss is None else number(run.lowest_loss, 5) for run in compared]),
-        ("best accuracy %", [None if run.max_accuracy is None else number(run.max_accuracy) for run in compared]),
-        ("rate, run's median", [_with_unit(run.rate_total, run) for run in compared]),
-        ("rate, newest", [_with_unit(run.rate_newest, run) for run in compared]),
-        (
-            "rate, median core",
-            [_with_unit(run.rate_median, run) if run.rate_total is None else None for run in compared],
-        ),
-        ("rate per core", [None if run.rate_per_core is None else number(run.rate_per_core) for run in compared]),
-        ("speed-up", [None if run.speedup is None else f"{figure(run.speedup)} x" for run in compared]),
-        ("efficiency", [None if run.efficiency is None else f"{run.efficiency * 100:.0f} %" for run in compared]),
-        ("code", [None if run.code_hash is None else run.code_hash[:12] for run in compared]),
-    ]
-    return _known_rows(rows)
+    return _known_rows([(name, [cell(run) for run in compared]) for name, cell in _ROWS])
 
 
 def comparison_texts(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
@@ -194,6 +194,10 @@ def _parts_of(argv: Sequence[str]) -> list[str]:
             parts.append([])
         parts[-1].append(word)
     return [shlex.join(part) for part in parts]
+
+
+def _number(value: float | None, digits: int = 2) -> str | None:
+    return None if value is None else number(value, digits)
 
 
 def _text(value: int | None) -> str | None:

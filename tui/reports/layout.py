@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from datetime import timezone
 
 from tui.logs.core_row import CoreRow
 from tui.pod.run import rehearses
 from tui.reports.rates import rate_in_words, rate_title
-from tui.reports.summary import Summary, command_line
+from tui.reports.summary import Summary
 from tui.runs.record.exit_summary import core_state_in_words
 from tui.text.durations import UNKNOWN, format_clock
 from tui.text.numbers import figure
@@ -165,7 +166,7 @@ def _where(summary: Summary) -> Section:
         ("Runtime", facts.runtime_version or ""),
         ("Versions", ", ".join(f"{name} {version}" for name, version in facts.versions.items())),
         ("Workers", str(len(summary.workers)) if summary.workers else ""),
-        ("Command", command_line(facts)),
+        ("Command", shlex.join(facts.argv)),
         ("Environment", " ".join(f"{name}={value}" for name, value in sorted(facts.env.items()))),
         ("Code", facts.code_hash or ""),
         ("Started", moment(facts.started)),

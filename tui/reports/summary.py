@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -192,11 +191,6 @@ def loss_spread(snapshot: Snapshot) -> Spread | None:
     if snapshot.loss_spread is None and snapshot.nan_cores:
         return Spread(math.nan, math.nan, math.nan)
     return snapshot.loss_spread
-
-
-def command_line(facts: RunFacts) -> str:
-    """Return the command quoted for a shell; empty where it is unknown."""
-    return shlex.join(facts.argv)
 
 
 def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:

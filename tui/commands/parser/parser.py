@@ -167,9 +167,8 @@ def _refuse_unknown_option(words: list[str], shared: Parser, parser: Parser) -> 
     if takes_job and unknown and not unknown[0].startswith("--"):
         return  # `exec SLICE ls -l`: an option of the job; argparse's error leads to the right hint
     if command_parser and unknown:
-        hint = f"{command_parser.prog} --help; options of the job's command go after --, with the command"
-        help_ = hint if takes_job else f"{command_parser.prog} --help"
-        parser.refuse(f"no such option: {unknown[0]}", unknown[1] or help_)
+        addition = "; options of the job's command go after --, with the command" if takes_job else ""
+        parser.refuse(f"no such option: {unknown[0]}", unknown[1] or f"{command_parser.prog} --help{addition}")
 
 
 def _take_further_words(args: argparse.Namespace, words: list[str], parser: Parser) -> None:

@@ -6,7 +6,8 @@ import argparse
 import contextlib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -139,28 +140,26 @@ def _settings(options: Mapping[str, Any], line: str) -> Settings:
     return load(options)
 
 
-def remember_slices(settings: Settings, slices: Iterable[Slice]) -> None:
+def remember_slices(settings: Settings, slices: Sequence[Slice]) -> None:
     """Save the names of the slices just listed, for completion; a failure is ignored."""
     if settings.hosts:
         return
-    names = [slice_.name for slice_ in slices]
-    entries = sorted(slice_.name if names.count(slice_.name) == 1 else slice_.path for slice_ in slices)
-    with contextlib.suppress(OSError):
-        path = _cache_file(settings, "slices")
-        make_private(path.parent)
-        path.write_text("".join(f"{entry}\n" for entry in entries))
+    counts = Counter(slice_.name for slice_ in slices)
+    _remember("slices", (slice_.name if counts[slice_.name] == 1 else slice_.path for slice_ in slices), settings)
 
 
 def remember_offers(settings: Settings, offers: Iterable[ZoneOffer]) -> None:
     """Save the types and runtime versions just listed, for completion; a failure is ignored."""
     listed = [offer for offer in offers if offer.types]
+    _remember("types", {name for offer in listed for name in offer.types}, settings)
+    _remember("runtimes", {version for offer in listed for version in offer.versions}, settings)
+
+
+def _remember(kind: str, names: Iterable[str], settings: Settings) -> None:
     with contextlib.suppress(OSError):
-        path = _cache_file(settings, "types")
+        path = _cache_file(settings, kind)
         make_private(path.parent)
-        types = sorted({f"{name}\n" for offer in listed for name in offer.types})
-        versions = sorted({f"{version}\n" for offer in listed for version in offer.versions})
-        path.write_text("".join(types))
-        _cache_file(settings, "runtimes").write_text("".join(versions))
+        path.write_text("".join(f"{name}\n" for name in sorted(names)))
 
 
 def _cache_file(settings: Settings, kind: str) -> Path:

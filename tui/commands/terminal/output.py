@@ -16,7 +16,7 @@ from tui.commands.terminal import stdio
 from tui.errors import TpuTuiError
 from tui.text.numbers import figure
 from tui.text.printable import one_line, printable
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 ANSWER_IS_NO = 1
 """Exit code of a command that worked and whose answer is no."""
@@ -139,9 +139,9 @@ def _of_all(errors: Sequence[TpuTuiError]) -> TpuTuiError:
     """Return one error that names several workers as a range."""
     if len(errors) == 1:
         return errors[0]
-    ranks = format_ranks(int(error.worker or 0) for error in errors)
+    workers = name_ranks("worker", (int(error.worker or 0) for error in errors))
     first = errors[0]
-    return TpuTuiError(f"workers {ranks}: {first.what}", why=first.why, remedy=first.remedy)
+    return TpuTuiError(f"{workers}: {first.what}", why=first.why, remedy=first.remedy)
 
 
 def _print(text: str, *, flush: bool = False, end: str = "\n") -> None:
