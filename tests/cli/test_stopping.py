@@ -27,10 +27,10 @@ def test_a_job_that_never_started_is_not_reported_as_stopped(answer: StopAnswer,
 
 
 def test_an_interrupted_stop_goes_on_where_the_run_has_a_keeper() -> None:
-    assert interrupted_note("r-1", [0, 1], goes_on=True) == (
-        "Interrupted: no answer yet from workers 0-1. The run's keeper goes on with the stop; "
+    assert interrupted_note("r-1", [0, 1], continues=True) == (
+        "Interrupted: no answer yet from workers 0-1. The run's keeper continues the stop; "
         "tpu-tui status r-1 shows its end."
     )
-    assert interrupted_note("r-1", [1], goes_on=False) == (
-        "Interrupted: no answer yet from worker 1. Ask again with tpu-tui stop r-1."
+    assert interrupted_note("r-1", [1], continues=False) == (
+        "Interrupted: no answer yet from worker 1. Try again with tpu-tui stop r-1."
     )

@@ -72,7 +72,7 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
         if args.dry_run or not progress.texts:
             return ""
         again = "the same command continues" if not args.detach else "tpu-tui groups list shows it"
-        return f"Interrupted. What was requested of {request.name} goes on in the cloud; {again}."
+        return f"Interrupted. What was requested of {request.name} continues in the cloud; {again}."
 
     steps = operator.groups.create(request, dry_run=args.dry_run, waits=not args.detach)
     await progress.follow(steps, explain_interruption)

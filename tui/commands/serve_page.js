@@ -14,7 +14,7 @@
   const words = document.getElementById("words");
   const again = document.getElementById("again");
 
-  // The key stands neither in the address bar nor in a cookie, which would go to every port of this host.
+  // The key stays out of the address bar, and out of cookies, which would go to every port of this host.
   const address = new URL(window.location.href);
   const given = address.searchParams.get(KEY);
   if (given) {
@@ -23,7 +23,7 @@
   }
   const key = kept(given);
 
-  // Where a browser lets pages store nothing, the key lasts until the page is reloaded.
+  // If the browser stores nothing for pages, the key is lost when the page is reloaded.
   function kept(given) {
     try {
       if (given) sessionStorage.setItem(KEY, given);
@@ -51,7 +51,7 @@
   function focusTerminal() {
     const input = terminal.querySelector("textarea");
     if (!input || document.body.classList.contains("-closed")) return;
-    if (document.activeElement === input) input.blur(); // so that the console is told of the focus
+    if (document.activeElement === input) input.blur(); // so that the console notices the focus
     input.focus({ preventScroll: true });
   }
 
@@ -59,19 +59,19 @@
     document.body.classList.add("-closed");
     if (code === WRONG_KEY) {
       forget();
-      say(`This is not the key of the server that runs now. ${WHOLE_ADDRESS}`, false);
+      say(`This key belongs to an earlier server. ${WHOLE_ADDRESS}`, false);
     } else if (code === CONSOLE_FAILED) {
-      say("The console ended with an error: console.log in TPU_TUI_HOME says which. Runs go on.", true);
+      say("The console ended with an error: see console.log in TPU_TUI_HOME. Runs continue.", true);
     } else if (code === 1000) {
-      say("The console was closed. Runs go on.", true);
+      say("The console was closed. Runs continue.", true);
     } else if (code === SERVER_ENDS) {
-      say("tpu-tui serve has ended. Runs go on.", true);
+      say("tpu-tui serve has ended. Runs continue.", true);
     } else {
-      say("The connection to tpu-tui serve was lost. Runs go on.", true);
+      say("The connection to tpu-tui serve was lost. Runs continue.", true);
     }
   }
 
-  // textual.js makes the socket: this one sends the key before anything else, and nothing when it is not open.
+  // textual.js creates the socket; this class sends the key before anything else, and drops data while it is closed.
   const PlainSocket = window.WebSocket;
   window.WebSocket = class extends PlainSocket {
     constructor(url) {

@@ -1,8 +1,8 @@
 """The web server behind `serve`: one page, and a console process for every tab that presents the key.
 
 Anyone who can type into a console can start and stop runs, and a loopback port is open to every web page and every
-user of this machine. So a request must name a loopback host and come from a page of this server, and the first
-message of a connection must be the key of the printed address; only then is a process started. The page keeps the key
+user of this machine. Therefore a request must name a loopback host and come from a page of this server, and the first
+message of a connection must be the key of the printed address; only then does a process start. The page keeps the key
 in the tab's `sessionStorage`, because a cookie would be sent to every port of the host.
 """
 
@@ -60,12 +60,12 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _QUIET_LOGGERS = ("aiohttp", "textual-serve")
-"""Loggers that would print malformed requests of strangers to the terminal."""
+"""Loggers that would print malformed requests to the terminal."""
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class AccessControl:
-    """Decides which requests are served; the key lives as long as the server."""
+    """Decides which requests are served; its key is valid as long as the server runs."""
 
     def __init__(self, port: int) -> None:
         self._key = secrets.token_urlsafe(_KEY_BYTES)
@@ -160,7 +160,7 @@ class ServedConsole:
         await self._tab.close()
 
     async def _paint(self, data: bytes) -> None:
-        """Send what the console draws; once the tab has closed, drop it, so that the console can end."""
+        """Send the console's output; drop it once the tab has closed, so that the console can end."""
         if not self._tab.closed:
             with contextlib.suppress(ConnectionError):
                 await self._tab.send_bytes(data)

@@ -44,8 +44,8 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
         _print_answers(directory, answers, out)
         if ranks := missing():
             status = operator.runs.status_of(directory)
-            goes_on = status.attended.alive and status.stop_requested is not None
-            out.note(interrupted_note(directory.id, ranks, goes_on=goes_on))
+            continues = status.attended.alive and status.stop_requested is not None
+            out.note(interrupted_note(directory.id, ranks, continues=continues))
         raise
     stopped = _print_answers(directory, answers, out)
     if not stopped:
@@ -53,12 +53,12 @@ async def stop_run(args: argparse.Namespace, operator: Operator, out: Output) ->
     return 0 if stopped else ANSWER_IS_NO
 
 
-def interrupted_note(run: str, ranks: Sequence[int], *, goes_on: bool) -> str:
-    """Say which workers have not answered, and whether the stop goes on without the command."""
+def interrupted_note(run: str, ranks: Sequence[int], *, continues: bool) -> str:
+    """Say which workers have not answered, and whether the stop continues without the command."""
     text = f"Interrupted: no answer yet from {name_ranks('worker', ranks)}."
-    if goes_on:
-        return f"{text} The run's keeper goes on with the stop; tpu-tui status {run} shows its end."
-    return f"{text} Ask again with tpu-tui stop {run}."
+    if continues:
+        return f"{text} The run's keeper continues the stop; tpu-tui status {run} shows its end."
+    return f"{text} Try again with tpu-tui stop {run}."
 
 
 def _print_answers(directory: RunDirectory, answers: dict[int, StopAnswer], out: Output) -> bool:
