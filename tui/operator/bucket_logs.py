@@ -64,9 +64,9 @@ class BucketLogs:
             if cached is None:
                 raise UsageError(f"{url} is not on this machine", remedy="run it without --offline to read it")
             return self._opened(cached, url, dialects)
-        buckets = Buckets(self._settings)
         try:
-            return await self._fetched(buckets, url, dialects, note)
+            async with Buckets(self._settings) as buckets:
+                return await self._fetched(buckets, url, dialects, note)
         except CloudError as error:
             if cached is None or not cached.exists():
                 raise
@@ -75,8 +75,6 @@ class BucketLogs:
                 f"{url} may have changed since {_age_of(cached)}", why=str(error.sentence)
             )
             return log
-        finally:
-            await buckets.close()
 
     async def _fetched(
         self, buckets: Buckets, url: BucketUrl, dialects: Sequence[Dialect], note: Callable[[str], None]

@@ -46,29 +46,20 @@ class Files:
     async def create_bucket(self, text: str, slice_: Slice) -> str:
         """Create the bucket `gs://NAME` in a slice's region and return its location, in small letters."""
         self._connections.require_changes("creating a bucket")
-        buckets = BucketLifecycle(self._connections.settings)
-        try:
+        async with BucketLifecycle(self._connections.settings) as buckets:
             location = await buckets.create(bucket_url(text), self.region_for(slice_), {"slice": slice_.name})
-        finally:
-            await buckets.close()
         return location.lower()
 
     async def bucket_facts(self, text: str) -> BucketFacts:
         """Return who made the bucket `gs://NAME`, and how long its deleted objects are kept."""
-        buckets = BucketLifecycle(self._connections.settings)
-        try:
+        async with BucketLifecycle(self._connections.settings) as buckets:
             return await buckets.facts(bucket_url(text))
-        finally:
-            await buckets.close()
 
     async def delete_bucket(self, text: str, on_deleted: OnDeleted | None = None) -> int:
         """Delete the bucket `gs://NAME` with everything in it; return the number of its objects."""
         self._connections.require_changes("deleting a bucket")
-        buckets = BucketLifecycle(self._connections.settings)
-        try:
+        async with BucketLifecycle(self._connections.settings) as buckets:
             return await buckets.delete(bucket_url(text), on_deleted)
-        finally:
-            await buckets.close()
 
 
 def bucket_url(text: str) -> BucketUrl:

@@ -51,11 +51,8 @@ async def check_buckets(
     settings: Settings, slice_: Slice, texts: Sequence[str], env: Mapping[str, str] | None = None
 ) -> list[CheckRow]:
     """Return a row for each bucket that the texts or the variables' values name with `gs://`."""
-    buckets = Buckets(settings, patience=BUCKET_TIMEOUT_S)
-    try:
+    async with Buckets(settings, patience=BUCKET_TIMEOUT_S) as buckets:
         return await check_launch(texts, env or {}, slice_, buckets)
-    finally:
-        await buckets.close()
 
 
 def _job_environment(settings: Settings, request: LaunchRequest) -> Callable[[int], str] | None:

@@ -117,16 +117,12 @@ class Reports:
         Raises CloudError, UsageError.
         """
         self._connections.require_changes("uploading")
-        folder = parse_url(destination)
-        buckets = Buckets(self._connections.settings)
-        try:
-            stem, owner = stem_of(title_of(source)), source_of(source)
+        folder, stem, owner = parse_url(destination), stem_of(title_of(source)), source_of(source)
+        async with Buckets(self._connections.settings) as buckets:
             return [
                 str(await buckets.upload(path, folder / uploaded_name(path.name, stem), owner=owner, force=force))
                 for path in files
             ]
-        finally:
-            await buckets.close()
 
     async def scaling(self, refs: Sequence[str] = ()) -> ScalingReport:
         """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run."""

@@ -15,13 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain
 from tui.cloud.credentials import find_credentials, silence_libraries
 from tui.cloud.retries import LOCAL_RETRY_S, RETRY_S
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.settings import Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Answer = TypeVar("Answer")
 
@@ -269,6 +272,13 @@ class Buckets:
                 else "it is not known to be a report of the same run or log",
             )
         return int(blob.generation)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the client's connections."""
+        await self.close()
 
     async def close(self) -> None:
         """Close the client's connections."""

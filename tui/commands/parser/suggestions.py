@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from tui.commands.parser.commands import Parser
+from tui.errors import near_matches
 
 _NAMES_ELSEWHERE = {
     "kill": "stop",
@@ -33,8 +34,6 @@ def suggest_command(word: str, commands: Collection[str]) -> str:
 
 def suggest(word: str, choices: Collection[str]) -> str:
     """Return "did you mean X?" for the most similar choice; empty where none is similar."""
-    from tui.errors import near_matches
-
     near = near_matches(word, choices, 1, cutoff=_MIN_SIMILARITY)
     return f"did you mean {near[0]}?" if near else ""
 

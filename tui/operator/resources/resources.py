@@ -44,9 +44,9 @@ class Resources:
 
         Raises UsageError with a hosts file, whose machines are not in Google Cloud.
         """
-        tpu, compute, buckets = self._tpu, ComputeResources(self._connections.settings), self._buckets()
+        tpu, compute = self._tpu, ComputeResources(self._connections.settings)
         problems: list[TpuTuiError] = []
-        try:
+        async with self._buckets() as buckets:
             slices, queued, disks, of_groups, own_buckets, statuses = await asyncio.gather(
                 _read(tpu.nodes, problems),
                 _read(tpu.queued_requests, problems),
@@ -55,8 +55,6 @@ class Resources:
                 _read(buckets.list_own, problems),
                 asyncio.to_thread(self._runs.list_statuses),
             )
-        finally:
-            await buckets.close()
         tpu_slices = slices.slices if slices else ()
         requests = (queued or QueuedListing()).requests
         for part in (slices, queued):
