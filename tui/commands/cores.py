@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 """Those of `tui.logs.snapshot`, which the parser does not load: it needs NumPy."""
-CORE_COLUMNS = (
+_COLUMNS = (
     *("core", "device", "worker", "address", "epoch", "step"),
-    *("loss", "rate", "global rate", "clock", "lag", "state"),
+    *("loss", "rate", "global_rate", "clock", "lag", "state"),
 )
 
 
@@ -67,10 +67,9 @@ def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output, first_failure: 
     if not rows:
         out.note("No training lines found in this log.")
         return
-    names = [column.replace(" ", "_") for column in CORE_COLUMNS]
-    cells = [[_cell(row, name, first_failure) for name in names] for row in rows]
+    cells = [[_cell(row, name, first_failure) for name in _COLUMNS] for row in rows]
     rate = _rate_title(rows)
-    titles = [rate if column == "rate" else column for column in CORE_COLUMNS]
+    titles = [rate if name == "rate" else name.replace("_", " ") for name in _COLUMNS]
     out.table(titles, cells, right=("core", "worker", "epoch", "step", "loss", rate, "global rate", "lag"))
 
 

@@ -142,17 +142,12 @@ def marks(findings: Sequence[Finding]) -> str:
     """Return `nan c21` or `behind c37` for the open findings, in a few words."""
     text = []
     for kind, label in ((LOSS, "nan"), ("behind", "behind"), ("slow", "slow")):
-        cores = sorted(
-            {
-                finding.core
-                for finding in findings
-                if finding.is_open and finding.kind == kind and finding.core is not None
-            }
-        )
+        found = {finding.core for finding in findings if finding.is_open and finding.kind == kind}
+        cores = sorted(core for core in found if core is not None)
         more = f" +{len(cores) - _MOST_MARKS}" if len(cores) > _MOST_MARKS else ""
         if cores:
             text.append(f"{label} " + ",".join(f"c{core}" for core in cores[:_MOST_MARKS]) + more)
-        elif any(finding.is_open and finding.kind == kind for finding in findings):
+        elif found:
             text.append(label)
     return " · ".join(text)
 
@@ -184,9 +179,13 @@ def shown_figures(status: RunStatus, figures: LatestFigures | None) -> str:
 def place_of(finding: Finding) -> str:
     """Return `core 37 (worker 4, 127.0.4.5)`, without unknown parts."""
     named = "the job" if finding.core is None else f"core {finding.core}"
-    worker = None if finding.worker is None else f"worker {finding.worker}"
-    location = ", ".join(part for part in (worker, finding.address) if part)
+    location = _location(finding)
     return f"{named} ({location})" if location else named
+
+
+def _location(finding: Finding) -> str:
+    worker = None if finding.worker is None else f"worker {finding.worker}"
+    return ", ".join(part for part in (worker, finding.address) if part)
 
 
 def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, Finding]]:
@@ -230,12 +229,10 @@ def _waiting(share: float, *, was_over: bool) -> str:
 
 def cost_in_short(finding: Finding) -> str:
     """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, without unknown parts."""
-    worker = None if finding.worker is None else f"worker {finding.worker}"
-    location = ", ".join(part for part in (worker, finding.address) if part)
     text = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []
     text += [_steps_behind(finding.steps_behind)] if finding.steps_behind else []
     text += [f"costs {finding.share * 100:.0f} %"] if finding.share else []
-    return ": ".join(part for part in (location, ", ".join(text)) if part)
+    return ": ".join(part for part in (_location(finding), ", ".join(text)) if part)
 
 
 def _how_late(finding: Finding) -> str:
@@ -249,11 +246,10 @@ def _steps_behind(steps: int) -> str:
 
 
 def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:
-    at = [f"epoch {finding.epoch}"] * (finding.epoch is not None) + [f"step {finding.step}"] * (
-        finding.step is not None
-    )
+    numbers = (("epoch", finding.epoch), ("step", finding.step))
+    at = ", ".join(f"{name} {number}" for name, number in numbers if number is not None)
     since = "from" if finding.recovered else "since"
-    when = f", {since if finding.is_exact else 'seen by'} {', '.join(at)}" if at else ""
+    when = f", {since if finding.is_exact else 'seen by'} {at}" if at else ""
     loss = finding.loss or "nan"
     if finding.recovered:
         until = f" until {_clock(finding.until)}, when it was finite again"

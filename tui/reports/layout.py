@@ -119,22 +119,16 @@ def _verdict(summary: Summary) -> str:
 def _success(lasted: str, restarts: int) -> str:
     if not restarts:
         return f"Succeeded{lasted}: every worker exited with code 0."
-    counted = count_noun(restarts, "restart")
-    return (
-        f"Succeeded{lasted or ' after'}{' and' * bool(lasted)} {counted}: in the end every worker exited with code 0."
-    )
+    when = f"{lasted} and" if lasted else " after"
+    return f"Succeeded{when} {count_noun(restarts, 'restart')}: in the end every worker exited with code 0."
 
 
 def _reached(summary: Summary) -> str:
     position = ", ".join(
         f"{name} {value}" for name, value in (("epoch", summary.epoch), ("step", summary.step)) if value is not None
     )
-    count = count_noun(len(summary.cores), "core")
-    text = (
-        f"Ended at {position or 'an unknown step'}, on {count}"
-        if summary.facts.is_final
-        else f"At {position or 'an unknown step'}, on {count}"
-    )
+    begin = "Ended at" if summary.facts.is_final else "At"
+    text = f"{begin} {position or 'an unknown step'}, on {count_noun(len(summary.cores), 'core')}"
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
