@@ -19,7 +19,7 @@ _SHORT_NAMES = {
     "valid-until-duration": "valid-for",
     "valid-until-time": "valid-until",
 }
-"""What `tpu-tui slices create` also calls options of gcloud."""
+"""The names that `tpu-tui slices create` has for options of gcloud, beside gcloud's own."""
 
 Option = tuple[str, str | None]
 """An option's name and its value; None for a flag."""
@@ -27,28 +27,22 @@ Option = tuple[str, str | None]
 
 def create_command_of_gcloud(request: SliceRequest, project: str) -> str:
     """Return the equivalent gcloud command, quoted for a shell."""
-    track = ["alpha"] if request.generation and request.generation not in _TYPES_OF_GA else []
-    if request.is_tpu_node:
-        return _create_command_of_node(request, project)
-    group = "tpu-vm" if request.queue is None else "queued-resources"
-    location = {"project": project, "zone": request.zone}
-    options = [
-        *location.items(),
-        *_options(request, request.all_labels, request.metadata_files),
-        *_queue_options(request),
-    ]
-    if request.queue is not None:
-        options = [("runtime-version" if name == "version" else name, value) for name, value in options]
-    arguments = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
-    return shlex.join(["gcloud", *track, "compute", "tpus", group, "create", request.name, *arguments])
+    place: list[Option] = [("project", project), ("zone", request.zone)]
+    if request.is_tpu_node:  # gcloud has no option for its labels
+        track = "beta" if request.reserved else ""
+        return gcloud_command("tpus create", request.name, [*place, *_options(request, {}, {})], track)
+    options = [*place, *_options(request, request.all_labels, request.metadata_files), *_queue_options(request)]
+    track = "alpha" if request.generation not in ("", *_TYPES_OF_GA) else ""
+    if request.queue is None:
+        return gcloud_command("tpus tpu-vm create", request.name, options, track)
+    options = [("runtime-version" if name == "version" else name, value) for name, value in options]
+    return gcloud_command("tpus queued-resources create", request.name, options, track)
 
 
-def _create_command_of_node(request: SliceRequest, project: str) -> str:
-    """Return gcloud's command for a TPU Node, which has no option for labels."""
-    track = ["beta"] if request.reserved else []
-    options = [("project", project), ("zone", request.zone), *_options(request, {}, {})]
-    arguments = [f"--{name}" if value is None else f"--{name}={value}" for name, value in options]
-    return shlex.join(["gcloud", *track, "compute", "tpus", "create", request.name, *arguments])
+def gcloud_command(verb: str, name: str, options: Iterable[Option], track: str = "") -> str:
+    """Return `gcloud [TRACK] compute VERB NAME --OPTION=VALUE …`, quoted for a shell."""
+    arguments = [f"--{option}" if value is None else f"--{option}={value}" for option, value in options]
+    return shlex.join([*f"gcloud {track} compute {verb}".split(), name, *arguments])
 
 
 def list_create_options(request: SliceRequest) -> Iterator[Option]:
@@ -70,7 +64,7 @@ def list_create_options(request: SliceRequest) -> Iterator[Option]:
 
 
 def _options(request: SliceRequest, labels: Mapping[str, str], files: Mapping[str, str]) -> Iterator[Option]:
-    """Yield the options that are called alike for a slice now and in the queue."""
+    """Yield the options of every request, queued or not."""
     texts = {
         "accelerator-type": request.accelerator_type,
         "type": request.generation,
@@ -121,7 +115,7 @@ def _queue_options(request: SliceRequest) -> Iterator[Option]:
 
 
 def join_pairs(pairs: Mapping[str, str]) -> str:
-    """Join `key=value` pairs as `join_items` joins items."""
+    """Join pairs as `key=value,other=value`, with the delimiter of `join_items`."""
     return join_items(f"{key}={value}" for key, value in pairs.items())
 
 

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from tui.errors import UsageError
 from tui.pod.accelerator import GENERATIONS, TPU_API_GENERATIONS, TPU_NODE_GENERATIONS, type_of_topology
 from tui.pod.creation.machine_checks import Objection, list_machine_objections
-from tui.pod.creation.slice_names import NAME_RULE, suggest_slice_name
+from tui.pod.creation.slice_names import NAME_RULE, suggest_name
 from tui.pod.creation.slice_request import READ_WRITE, SliceRequest
 
 _DISK = re.compile(r"projects/[^/]+/(?:zones/(?P<zone>[^/]+)|regions/[^/]+)/disks/[^/]+")
@@ -52,7 +52,7 @@ def list_objections(request: SliceRequest) -> Iterator[Objection]:
 
 def _of_names(request: SliceRequest) -> Iterator[Objection]:
     for name in dict.fromkeys((request.name, *request.slice_names)):
-        if remedy := suggest_slice_name(name):
+        if remedy := suggest_name(name, "tpu-tui slices create NAME …"):
             yield "name" if name == request.name else "node-prefix", NAME_RULE, remedy
 
 

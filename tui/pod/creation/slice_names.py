@@ -1,4 +1,4 @@
-"""The names that a slice may have."""
+"""The names that slices, groups and images may have."""
 
 from __future__ import annotations
 
@@ -14,13 +14,8 @@ NAME_RULE = (
 )
 
 
-def suggest_slice_name(name: str) -> str:
-    """Return the remedy for a name that a new slice cannot have: a valid one like it; empty for a valid name."""
-    return suggest_name(name, "tpu-tui slices create NAME …")
-
-
 def suggest_name(name: str, otherwise: str) -> str:
-    """Return the remedy for a name that no resource can have, `otherwise` without one like it; empty for others."""
+    """Return the remedy for an invalid name: a similar valid one, else `otherwise`; empty for a valid name."""
     if _NAME.fullmatch(name):
         return ""
     near = _UNFIT.sub("-", name.lower()).lstrip("-0123456789")[:MAX_LENGTH].rstrip("-")

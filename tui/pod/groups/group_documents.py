@@ -47,7 +47,7 @@ def template_document(request: GroupRequest, project: str) -> dict[str, Any]:
         "disks": [_boot_disk(request, project)],
         "networkInterfaces": [_interface(request, project)],
         "serviceAccounts": [{"email": request.service_account or "default", "scopes": scopes}],
-        "scheduling": _scheduling(request),
+        "scheduling": scheduling_of(request),
         "labels": request.all_labels,
     }
     if request.all_metadata:
@@ -79,8 +79,8 @@ def group_document(request: GroupRequest, project: str) -> dict[str, Any]:
         "targetSize": 0 if request.has_resize_request else request.vms,
     }
     if request.is_bulk:
-        policy = f"projects/{project}/regions/{request.region}/resourcePolicies/{request.name}"
-        document |= {"resourcePolicies": {"workloadPolicy": policy}, "targetSizePolicy": {"mode": "BULK"}}
+        document["resourcePolicies"] = {"workloadPolicy": policy_path(request, project)}
+        document["targetSizePolicy"] = {"mode": "BULK"}
     if request.flex_start:
         document["instanceLifecyclePolicy"] = {"defaultActionOnFailure": "DO_NOTHING"}
     return document
@@ -92,6 +92,11 @@ def resize_request_document(request: GroupRequest) -> dict[str, Any]:
     if request.run_duration_s is not None:
         document["requestedRunDuration"] = {"seconds": str(request.run_duration_s)}
     return document
+
+
+def policy_path(request: GroupRequest, project: str) -> str:
+    """Return the full path of the group's workload policy."""
+    return f"projects/{project}/regions/{request.region}/resourcePolicies/{request.name}"
 
 
 def template_path(request: GroupRequest, project: str) -> str:
@@ -142,8 +147,8 @@ def _scope(scope: str) -> str:
     return scope if "://" in scope else f"{_SCOPE_ROOT}{_SHORT_SCOPES.get(scope, scope)}"
 
 
-def _scheduling(request: GroupRequest) -> dict[str, Any]:
-    """Return how the VMs are provisioned; those with TPUs, and those that can be taken back, do not move."""
+def scheduling_of(request: GroupRequest) -> dict[str, Any]:
+    """Return the template's scheduling. VMs with TPUs, and those that can be taken back, are not migrated live."""
     model = request.provisioning
     scheduling: dict[str, Any] = {"provisioningModel": model, "automaticRestart": model not in (SPOT, FLEX_START)}
     if model == SPOT:

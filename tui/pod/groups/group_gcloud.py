@@ -5,16 +5,14 @@ Flex-start templates need `gcloud beta`, and bulk groups `gcloud alpha` (gcloud 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from tui.pod.api_paths import last_part
-from tui.pod.creation.gcloud_commands import join_items, join_pairs
-from tui.pod.groups.group_request import FLEX_START, RESERVATION_BOUND, SPOT, GroupRequest
+from tui.pod.creation.gcloud_commands import Option, gcloud_command, join_items, join_pairs
+from tui.pod.groups.group_documents import policy_path, scheduling_of
+from tui.pod.groups.group_request import GroupRequest
 from tui.pod.resources import GROUP, IMAGE, POLICY, TEMPLATE, CloudResource
 
-Option = tuple[str, str | None]
-"""An option's name and its value; None for a flag."""
 _COLLECTIONS = {
     GROUP: "instance-groups managed",
     TEMPLATE: "instance-templates",
@@ -26,37 +24,32 @@ _COLLECTIONS = {
 
 def create_group_commands(request: GroupRequest, project: str) -> list[str]:
     """Return the equivalent gcloud commands in their order, quoted for a shell."""
-    commands: list[str] = []
+    return list(_create_commands(request, project))
+
+
+def _create_commands(request: GroupRequest, project: str) -> Iterator[str]:
+    name, place = request.name, _place(project, request.zone)
     if request.image_from:
-        zone = ("zone", request.zone)
-        commands.append(_command("instances stop", request.image_from, [("project", project), zone]))
-        commands.append(_command("images create", request.image_name, _image_options(request, project)))
+        yield gcloud_command("instances stop", request.image_from, place)
+        yield gcloud_command("images create", request.image_name, _image_options(request, project))
     if request.is_bulk:
-        commands.append(
-            _command("resource-policies create workload-policy", request.name, _policy_options(request, project))
-        )
+        yield gcloud_command("resource-policies create workload-policy", name, _policy_options(request, project))
     if not request.template:
-        track = "beta " if request.flex_start else ""
-        texts = _template_options(request, project)
-        commands.append(_command("instance-templates create", request.template_name, texts, track))
-    track = "alpha " if request.is_bulk else ""
-    commands.append(_command("instance-groups managed create", request.name, _group_options(request, project), track))
+        options = [*_template_options(request, project), *_scheduling_options(request)]
+        track = "beta" if request.flex_start else ""
+        yield gcloud_command("instance-templates create", request.template_name, options, track)
+    track = "alpha" if request.is_bulk else ""
+    yield gcloud_command("instance-groups managed create", name, [*place, *_group_options(request, project)], track)
     if request.has_resize_request:
-        options: list[Option] = [
-            *_place(request, project),
-            ("resize-request", request.name),
-            ("resize-by", str(request.vms)),
-        ]
+        options = [*place, ("resize-request", name), ("resize-by", str(request.vms))]
         if request.run_duration_s is not None:
             options.append(("requested-run-duration", f"{request.run_duration_s}s"))
-        commands.append(_command("instance-groups managed resize-requests create", request.name, options))
-    return commands
+        yield gcloud_command("instance-groups managed resize-requests create", name, options)
 
 
 def resize_group_command(name: str, zone: str, project: str, size: int) -> str:
     """Return the equivalent gcloud command."""
-    options: list[Option] = [("project", project), ("zone", zone), ("size", str(size))]
-    return _command("instance-groups managed resize", name, options)
+    return gcloud_command("instance-groups managed resize", name, [*_place(project, zone), ("size", str(size))])
 
 
 def delete_command_of_gcloud(resource: CloudResource, project: str) -> str:
@@ -64,16 +57,11 @@ def delete_command_of_gcloud(resource: CloudResource, project: str) -> str:
     options: list[Option] = [("project", project)]
     if resource.zone:
         options.append(("zone" if resource.kind == GROUP else "region", resource.zone))
-    return _command(f"{_COLLECTIONS[resource.kind]} delete", resource.name, options)
+    return gcloud_command(f"{_COLLECTIONS[resource.kind]} delete", resource.name, options)
 
 
-def _command(verb: str, name: str, options: list[Option], track: str = "") -> str:
-    arguments = [f"--{option}" if value is None else f"--{option}={value}" for option, value in options]
-    return shlex.join([*f"gcloud {track}compute {verb}".split(), name, *arguments])
-
-
-def _place(request: GroupRequest, project: str) -> list[Option]:
-    return [("project", project), ("zone", request.zone)]
+def _place(project: str, zone: str) -> list[Option]:
+    return [("project", project), ("zone", zone)]
 
 
 def _image_options(request: GroupRequest, project: str) -> list[Option]:
@@ -99,11 +87,7 @@ def _policy_options(request: GroupRequest, project: str) -> list[Option]:
     ]
 
 
-def _template_options(request: GroupRequest, project: str) -> list[Option]:
-    return [*_template_texts(request, project), *_scheduling_options(request)]
-
-
-def _template_texts(request: GroupRequest, project: str) -> Iterator[Option]:
+def _template_options(request: GroupRequest, project: str) -> Iterator[Option]:
     plain = {key: value for key, value in request.all_metadata.items() if key not in request.metadata_files}
     texts = {
         "project": project,
@@ -130,14 +114,14 @@ def _template_texts(request: GroupRequest, project: str) -> Iterator[Option]:
 
 
 def _scheduling_options(request: GroupRequest) -> Iterator[Option]:
-    model = request.provisioning
-    yield "provisioning-model", model
-    if request.is_tpu or model in (SPOT, FLEX_START, RESERVATION_BOUND):
-        yield "maintenance-policy", "TERMINATE"
-    if model in (SPOT, FLEX_START):
+    scheduling = scheduling_of(request)
+    yield "provisioning-model", scheduling["provisioningModel"]
+    if "onHostMaintenance" in scheduling:
+        yield "maintenance-policy", scheduling["onHostMaintenance"]
+    if not scheduling["automaticRestart"]:
         yield "no-restart-on-failure", None
-    if model in (FLEX_START, RESERVATION_BOUND) or request.run_duration_s is not None:
-        yield "instance-termination-action", "DELETE"
+    if "instanceTerminationAction" in scheduling:
+        yield "instance-termination-action", scheduling["instanceTerminationAction"]
     if request.run_duration_s is not None:
         yield "max-run-duration", f"{request.run_duration_s}s"
     if request.reservation:
@@ -147,14 +131,12 @@ def _scheduling_options(request: GroupRequest) -> Iterator[Option]:
         yield "reservation-affinity", "none"
 
 
-def _group_options(request: GroupRequest, project: str) -> list[Option]:
-    options = _place(request, project)
-    options.append(("size", "0" if request.has_resize_request else str(request.vms)))
-    options.append(("template", request.template_name))
-    options.append(("description", request.marker))
+def _group_options(request: GroupRequest, project: str) -> Iterator[Option]:
+    yield "size", "0" if request.has_resize_request else str(request.vms)
+    yield "template", request.template_name
+    yield "description", request.marker
     if request.is_bulk:
-        policy = f"projects/{project}/regions/{request.region}/resourcePolicies/{request.name}"
-        options += [("workload-policy", policy), ("target-size-policy-mode", "bulk")]
+        yield "workload-policy", policy_path(request, project)
+        yield "target-size-policy-mode", "bulk"
     if request.flex_start:
-        options.append(("default-action-on-vm-failure", "do-nothing"))
-    return options
+        yield "default-action-on-vm-failure", "do-nothing"
