@@ -112,6 +112,13 @@ def test_a_file_that_is_no_text_is_refused_in_a_sentence(tmp_path: Path) -> None
         read_hosts(huge)
 
 
+def test_a_device_without_an_end_is_refused() -> None:
+    with pytest.raises(UsageError) as refused:
+        read_hosts(Path("/dev/zero"))
+
+    assert refused.value.why == "/dev/zero is larger than 1 MiB"
+
+
 async def test_the_inventory_has_the_one_slice_and_suggests_it(tmp_path: Path) -> None:
     inventory = HostsFile(write_file(tmp_path, "10.0.0.1\n"))
 

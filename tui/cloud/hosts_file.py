@@ -88,7 +88,7 @@ def read_hosts(path: Path) -> Slice:
         if first != number:
             positions = f"{path}, lines {first} and {number}"
             raise UsageError(
-                f"{entry!r} is named twice", why=positions, remedy="remove one line: a machine is one worker"
+                f"{_shown(entry)} is named twice", why=positions, remedy="remove one line: a machine is one worker"
             )
         workers.append(worker)
     if not workers:
@@ -105,10 +105,12 @@ def _dns_name(host: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        if path.is_file() and path.stat().st_size > _MAX_BYTES:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
             why = f"{path} is larger than {_MAX_BYTES >> 20} MiB"
             raise UsageError("not a hosts file", why=why, remedy=_WHAT_IT_IS)
-        return path.read_text("utf-8-sig")
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageError("no such hosts file", why=str(path), remedy=_WHAT_IT_IS) from None
     except IsADirectoryError:
