@@ -216,6 +216,15 @@ def test_answers_without_hostnames_count_by_position_only_if_every_worker_answer
     assert not any(worker.host_keys for worker in with_guest_attributes(pod_of(2), [nameless]).workers)
 
 
+@pytest.mark.parametrize("hostname", [f"t1v-w-{'9' * 5000}", "a/../b-w-1", "\x1b[31m-w-1", ""])
+def test_a_hostname_that_is_none_is_ignored(hostname: str) -> None:
+    keys = ("hostkeys", "ssh-ed25519", "AAAA")
+
+    (worker,) = with_guest_attributes(pod_of(1), [attributes(("deviceInfo", "hostname", hostname), keys)]).workers
+
+    assert (worker.hostname, worker.instance, worker.host_keys) == (None, None, ("ssh-ed25519 AAAA",))
+
+
 @pytest.mark.parametrize("value", ["AAAA\nssh-ed25519 BBBB", "AAAA evil", "", "\x1b[31m"])
 def test_a_host_key_that_is_no_key_is_left_out(value: str) -> None:
     (worker,) = with_guest_attributes(pod_of(1), [attributes(("hostkeys", "ssh-ed25519", value))]).workers

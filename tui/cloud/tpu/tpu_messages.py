@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from google.cloud import tpu_v2
 
 TPU_NODE_PORT = 8470
-_HOSTNAME_INDEX = re.compile(r"-w-(\d+)$")
+_HOSTNAME = re.compile(r"[A-Za-z0-9.-]{1,253}?(?:-w-(?P<worker>[0-9]{1,7}))?")
 _GENERATIONS = {config: generation for generation, config in accelerator.CONFIG_TYPES.items()}
 
 
@@ -158,16 +158,18 @@ def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:
 def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttributes]) -> Slice:
     """Return the slice with each worker's hostname, SSH host keys and instance, as its machine published them.
 
-    An answer belongs to the worker in its hostname (`t1v-n-…-w-3`). Without a hostname its place in the list counts,
-    if every worker answered: otherwise a worker could get its neighbour's key.
+    An answer belongs to the worker in its hostname (`t1v-n-…-w-3`). Without a number there, its place in the list
+    counts, if every worker answered: otherwise a worker could get its neighbour's key. Machines may publish any text:
+    what is not a hostname is ignored.
     """
     by_place = len(answers) == len(slice_.workers)
     workers = list(slice_.workers)
     for place, answer in enumerate(answers):
         items = [(item.namespace, item.key, item.value.strip()) for item in answer.query_value.items]
-        hostname = next((value for space, key, value in items if (space, key) == ("deviceInfo", "hostname")), None)
-        match = _HOSTNAME_INDEX.search(hostname or "")
-        index = int(match[1]) if match else place if by_place else None
+        published = next((value for space, key, value in items if (space, key) == ("deviceInfo", "hostname")), "")
+        match = _HOSTNAME.fullmatch(published)
+        hostname, number = (match[0], match["worker"]) if match else (None, None)
+        index = int(number) if number else place if by_place else None
         if index is None or index >= len(workers):
             continue
         worker = workers[index]
