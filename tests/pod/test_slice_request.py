@@ -12,6 +12,7 @@ import pytest
 from tui.errors import UsageError
 from tui.pod.accelerator import type_of_topology
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud, list_create_options
+from tui.pod.creation.gcloud_notation import parse_duration, parse_moment
 from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
 
@@ -98,6 +99,17 @@ def test_requests_that_the_api_would_refuse_are_refused_in_one_sentence(fields: 
 )
 def test_requests_that_the_api_would_accept_are_accepted(fields: dict[str, Any]) -> None:
     check_slice_request(a_request(**fields))
+
+
+@pytest.mark.parametrize("text", ["99999999w", "p40000d", "40000d"])
+def test_a_duration_too_long_for_the_api_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be at most 100 years"):
+        parse_duration(text)
+
+
+def test_a_time_after_the_last_one_in_utc_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be a time"):
+        parse_moment("9999-12-31T23:59:59-05:00")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timezone
 
 from tui.pod.creation.slice_request import READ_ONLY, READ_WRITE, DataDisk
 
@@ -15,6 +15,8 @@ _DURATION = re.compile(
 _UNITS_S = {"weeks": 604_800, "days": 86_400, "hours": 3_600, "minutes": 60, "seconds": 1}
 _MONTHS = re.compile(r"p[^t]*m", re.IGNORECASE)
 _MAX_DIGITS = 9
+_LONGEST_YEARS = 100
+"""Limit of a duration. The end of a much longer one would be later than any time that can be represented."""
 
 
 def parse_items(text: str) -> tuple[str, ...]:
@@ -58,14 +60,18 @@ def parse_duration(text: str) -> int:
     digits = re.findall(r"\d+", lower)
     if not match or not digits or _MONTHS.match(lower) or max(map(len, digits)) > _MAX_DIGITS:
         raise ValueError(f"must be a duration, e.g. 90m, 6h or 1d12h, not {text!r}")
-    return sum(int(match[unit] or 0) * seconds for unit, seconds in _UNITS_S.items())
+    duration_s = sum(int(match[unit] or 0) * seconds for unit, seconds in _UNITS_S.items())
+    if duration_s > _LONGEST_YEARS * 365 * _UNITS_S["days"]:
+        raise ValueError(f"must be at most {_LONGEST_YEARS} years, not {text!r}")
+    return duration_s
 
 
 def parse_moment(text: str) -> datetime:
-    """Parse an RFC 3339 time; one without a zone could be meant in any."""
+    """Parse an RFC 3339 time, which must have a time zone and be representable in UTC."""
     try:
         parsed = datetime.fromisoformat(text.upper().replace("Z", "+00:00"))
-    except ValueError:
+        parsed.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
         raise ValueError(f"must be a time, e.g. 2026-01-31T18:00:00Z, not {text!r}") from None
     if parsed.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone: add Z for UTC, or e.g. +01:00")
