@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from tui.cloud.api_errors import is_missing
 from tui.cloud.instance_groups.group_messages import with_node
 from tui.cloud.instance_groups.instance_groups import GroupListing, InstanceGroups, is_forbidden
 from tui.cloud.instance_groups.node_pairing import pair_nodes
-from tui.cloud.inventory import Inventory, Listing, no_such_slice, pick_slice
+from tui.cloud.inventory import Inventory, Listing, no_such_slice, or_error, pick_slice
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.instance_group import InstanceGroup
 from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.worker import Worker
-
-Answer = TypeVar("Answer")
 
 REFUSED_INTERVAL_S = 600.0
 """How long groups are not listed again after a refusal, which a refresh every few seconds would repeat."""
@@ -40,7 +38,7 @@ class CloudInventory:
 
     async def slices(self) -> Listing:
         """Return the slices of both sources. Raises CloudError if the Cloud TPU API fails and there are no groups."""
-        tpu, groups = await asyncio.gather(_or_error(self.tpu.slices()), _or_error(self._list_groups()))
+        tpu, groups = await asyncio.gather(or_error(self.tpu.slices()), or_error(self._list_groups()))
         if isinstance(tpu, TpuTuiError):
             if isinstance(groups, TpuTuiError) or not groups.groups:
                 raise tpu
@@ -68,7 +66,7 @@ class CloudInventory:
         """Return all groups with their TPU Nodes. Raises CloudError where they cannot be listed."""
         if self.groups is None:
             return GroupListing()
-        nodes, groups = await asyncio.gather(_or_error(self.tpu.nodes()), self.groups.list_groups())
+        nodes, groups = await asyncio.gather(or_error(self.tpu.nodes()), self.groups.list_groups())
         if isinstance(nodes, TpuTuiError):
             return replace(groups, problems=(*groups.problems, nodes))
         paired = pair_nodes(groups.groups, nodes.slices)
@@ -81,9 +79,7 @@ class CloudInventory:
         """
         if zone is None:
             return await self._pick(name)
-        tpu, group = await asyncio.gather(
-            _or_error(self.tpu.get(name, zone)), _or_error(self._find_group(name, zone))
-        )
+        tpu, group = await asyncio.gather(or_error(self.tpu.get(name, zone)), or_error(self._find_group(name, zone)))
         if isinstance(group, InstanceGroup):
             if isinstance(tpu, TpuTuiError) or tpu.is_tpu_node:
                 return await self._slice_of(group)
@@ -197,11 +193,3 @@ class CloudInventory:
 def _with_its_node(slice_: Slice, nodes: Mapping[tuple[str | None, str], Slice]) -> Slice:
     node = nodes.get((slice_.zone, slice_.tpu_node or ""))
     return with_node(slice_, node) if node else slice_
-
-
-async def _or_error(answer: Awaitable[Answer]) -> Answer | TpuTuiError:
-    """Return an answer, or the error of a source that fails."""
-    try:
-        return await answer
-    except TpuTuiError as error:
-        return error

@@ -1,16 +1,19 @@
-"""The protocol of every source of slices, and the search for a slice by name."""
+"""The protocol of every source of slices, the search for a slice by name, and requests of which some may fail."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from tui.errors import TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 
-_CANDIDATES_SHOWN = 8
+Answer = TypeVar("Answer")
+
+_NAMES_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Listing:
     slices: tuple[Slice, ...] = ()
     problems: tuple[TpuTuiError, ...] = ()
     notes: tuple[str, ...] = ()
-    """What this login cannot list at all, which is no failure."""
+    """What this login cannot list, which is no failure."""
 
 
 class Inventory(Protocol):
@@ -81,10 +84,27 @@ def no_such_slice(name: str, zone: str | None, known: Sequence[Slice]) -> UsageE
     if near:
         remedy = did_you_mean(near)
     elif known:
-        shown = sorted(slice_.path for slice_ in known)
-        remedy = (
-            f"the slices are: {', '.join(shown[:_CANDIDATES_SHOWN])}{' …' if len(shown) > _CANDIDATES_SHOWN else ''}"
-        )
+        remedy = f"the slices are: {join_some(sorted(slice_.path for slice_ in known))}"
     else:
         remedy = "there are no slices; create one with tpu-tui slices create"
     return UsageError(f"no such slice{in_zone}: {name}", remedy=remedy)
+
+
+def join_some(names: Sequence[str]) -> str:
+    """Return the first names, and `…` if there are more."""
+    return ", ".join(names[:_NAMES_SHOWN]) + (" …" if len(names) > _NAMES_SHOWN else "")
+
+
+async def or_error(answer: Awaitable[Answer]) -> Answer | TpuTuiError:
+    """Return the answer to a request, or the request's error."""
+    try:
+        return await answer
+    except TpuTuiError as error:
+        return error
+
+
+async def gather_answers(requests: Iterable[Awaitable[Answer]]) -> tuple[list[Answer], list[TpuTuiError]]:
+    """Return the answers to requests that are made at the same time, and the errors of those that failed."""
+    results = await asyncio.gather(*map(or_error, requests))
+    problems = [result for result in results if isinstance(result, TpuTuiError)]
+    return [result for result in results if not isinstance(result, TpuTuiError)], problems

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from tui.cloud.api_errors import is_missing
 from tui.cloud.compute.compute_requests import ComputeRequests
@@ -17,15 +17,13 @@ from tui.cloud.guest_attributes import HOST_KEYS
 from tui.cloud.instance_groups import group_messages
 from tui.cloud.instance_groups.group_messages import Document
 from tui.cloud.instance_groups.vm_losses import explain_losses
-from tui.cloud.inventory import Listing, no_such_slice, pick_slice
+from tui.cloud.inventory import Listing, gather_answers, no_such_slice, pick_slice
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
 from tui.pod.instance_group import GroupVm, InstanceGroup
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.settings import Settings
-
-Answer = TypeVar("Answer")
 
 ROLE = "roles/compute.viewer"
 """Permits every request of this source."""
@@ -55,11 +53,8 @@ class InstanceGroups:
     async def list_groups(self) -> GroupListing:
         """Return the groups of the configured zones, or of all, and their regions. Raises CloudError."""
         managers, silent = await self._requests.aggregated("instance groups", LIST_PERMISSION, _MANAGERS)
-        problems: list[TpuTuiError] = [*silent]
-        groups: list[InstanceGroup] = []
-        for answer in await asyncio.gather(*map(self._with_template, managers), return_exceptions=True):
-            _sort_in(answer, groups, problems)
-        return GroupListing(tuple(sorted(groups, key=lambda group: group.path)), tuple(problems))
+        groups, problems = await gather_answers(map(self._with_template, managers))
+        return GroupListing(tuple(sorted(groups, key=lambda group: group.path)), (*silent, *problems))
 
     async def slices(self) -> Listing:
         """Return the groups that are slices. Raises CloudError where no group can be listed."""
@@ -67,12 +62,9 @@ class InstanceGroups:
 
     async def slices_of(self, listing: GroupListing) -> Listing:
         """Return the slices among groups; a group whose VMs cannot be listed is among the problems."""
-        chosen = [group for group in listing.groups if group.is_slice]
-        problems = [*listing.problems, *(_regional(group) for group in listing.groups if _is_lost_slice(group))]
-        slices: list[Slice] = []
-        for answer in await asyncio.gather(*map(self.slice_of, chosen), return_exceptions=True):
-            _sort_in(answer, slices, problems)
-        return Listing(tuple(slices), tuple(problems))
+        regional = [_regional(group) for group in listing.groups if _is_lost_slice(group)]
+        slices, problems = await gather_answers(self.slice_of(group) for group in listing.groups if group.is_slice)
+        return Listing(tuple(slices), (*listing.problems, *regional, *problems))
 
     async def slice_of(self, group: InstanceGroup) -> Slice:
         """Return the slice that a group is, with its VMs as they are now. Raises CloudError, UsageError."""
@@ -229,16 +221,6 @@ def is_forbidden(error: TpuTuiError) -> bool:
     from google.api_core.exceptions import Forbidden
 
     return isinstance(error.__cause__, Forbidden)
-
-
-def _sort_in(answer: Answer | BaseException, results: list[Answer], problems: list[TpuTuiError]) -> None:
-    """Add an answer of several to what was found, or to the problems; raise any other error."""
-    if isinstance(answer, TpuTuiError):
-        problems.append(answer)
-    elif isinstance(answer, BaseException):
-        raise answer
-    else:
-        results.append(answer)
 
 
 def _is_lost_slice(group: InstanceGroup) -> bool:

@@ -12,7 +12,7 @@ from tui.cloud.api_errors import first_line
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, TpuTuiError, UsageError
 from tui.pod.creation.slice_request import SliceRequest
-from tui.pod.slice_commands import create_command, delete_command
+from tui.pod.slice_commands import create_command
 
 _QUOTA = re.compile(
     r"[Qq]uota(?: limit)? '(?P<name>[^']+)'.*?[Ll]imit:? (?P<limit>[\d,.]*\d)"
@@ -51,7 +51,7 @@ async def explain_creation(
 
 
 def _no_tpu_nodes(what: str, text: str, request: SliceRequest) -> TpuTuiError:
-    """Return the error of an API that creates no TPU Nodes any more, with its words and what takes their place."""
+    """Return the error of an API that no longer creates TPU Nodes: its message, and what to create instead."""
     vms = create_command(request.name, request.zone, request.type_name, None)
     remedy = f"create TPU VMs: {vms}; or an instance group with TPUs on Compute Engine: tpu-tui groups create"
     return CloudError(what, why=text.rstrip("."), remedy=remedy)
@@ -59,13 +59,8 @@ def _no_tpu_nodes(what: str, text: str, request: SliceRequest) -> TpuTuiError:
 
 def _name_taken(what: str, request: SliceRequest) -> TpuTuiError:
     kind = "a slice" if request.queue is None else "a queued resource, or one of its slices,"
-    command = delete_command(request.name, request.zone)
-    command += "" if request.queue is None else " --queued --force"
-    return UsageError(
-        what,
-        why=f"{kind} of that name exists already",
-        remedy=f"choose another name, or delete it first: {command}",
-    )
+    remedy = f"choose another name, or delete it first: {request.delete_command}"
+    return UsageError(what, why=f"{kind} of that name exists already", remedy=remedy)
 
 
 def _reservation(what: str, text: str, request: SliceRequest, project: str) -> TpuTuiError:

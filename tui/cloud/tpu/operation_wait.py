@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain
+from tui.cloud.api_errors import ApiRequest, explain, is_missing
 from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.tpu_client import ApiConnection, request_options
 from tui.errors import TpuTuiError, UsageError
+from tui.pod.api_paths import last_part
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 Recovery: TypeAlias = "Callable[[bool], Awaitable[Operation | None]]"
-"""As `recover` of `ApiConnection.ask`: find the operation of a request that was carried out without an answer."""
+"""The `recover` of `ApiConnection.ask`: find the operation of a request that was carried out without an answer."""
 
 
 class OperationWait:
@@ -40,7 +41,9 @@ class OperationWait:
         if operation.HasField("error"):
             raise self.failure(operation.error, what)
 
-    async def begin(self, what: str, call: Callable[[Any, float], Awaitable[Any]], recover: Recovery) -> Operation:
+    async def begin(
+        self, what: str, call: Callable[[Any, float], Awaitable[Any]], recover: Recovery | None = None
+    ) -> Operation:
         """Send a request and return its operation; `recover` finds the operation of a request without an answer."""
 
         async def start(client: Any, timeout: float) -> Operation:
@@ -52,7 +55,7 @@ class OperationWait:
     async def newest(self, verb: str, target: str) -> Operation | None:
         """Return the newest operation with this verb ("create") on the resource `target`; None if there is none."""
         pages = await self._api.pages(
-            f"operations on {target.rpartition('/')[2]} cannot be listed",
+            f"operations on {last_part(target)} cannot be listed",
             lambda client, token, timeout: client.list_operations(
                 {"name": "/".join(target.split("/")[:4]), "page_token": token}, **request_options(timeout)
             ),
@@ -83,14 +86,14 @@ class OperationWait:
     async def node(self, path: str) -> tpu_v2.Node | None:
         """Return a node; None if it does not exist."""
         return await self._unless_missing(
-            f"slice {path.rpartition('/')[2]} cannot be read",
+            f"slice {last_part(path)} cannot be read",
             lambda client, timeout: client.get_node(name=path, **request_options(timeout)),
         )
 
     async def queued_resource(self, path: str) -> tpu_v2.QueuedResource | None:
         """Return a queued resource; None if it does not exist."""
         return await self._unless_missing(
-            f"queued resource {path.rpartition('/')[2]} cannot be read",
+            f"queued resource {last_part(path)} cannot be read",
             lambda client, timeout: client.get_queued_resource(name=path, **request_options(timeout)),
         )
 
@@ -100,11 +103,9 @@ class OperationWait:
         )
 
     async def _unless_missing(self, what: str, call: Callable[[Any, float], Awaitable[Answer]]) -> Answer | None:
-        from google.api_core.exceptions import NotFound
-
         try:
             return await self._api.ask(what, call)
         except UsageError as error:
-            if isinstance(error.__cause__, NotFound):
+            if is_missing(error):
                 return None
             raise

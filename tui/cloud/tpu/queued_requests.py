@@ -1,4 +1,4 @@
-"""Queued resources: list, reset and delete them, and wait until they and their slices are gone."""
+"""Queued resources: reset and delete them, and wait until they and their slices are gone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from tui.cloud.api_errors import is_missing
 from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
@@ -25,7 +26,7 @@ GONE_TIMEOUT_S = 600.0
 
 
 class QueuedRequests:
-    """Reads and changes the queued resources of a project."""
+    """Deletes and resets the queued resources of a project."""
 
     def __init__(self, api: TpuConnection) -> None:
         self._api = api
@@ -81,7 +82,7 @@ class QueuedRequests:
 
     async def _path(self, zone: str, name: str) -> str:
         await self._api.open()
-        return f"projects/{self._api.project}/locations/{zone}/queuedResources/{name}"
+        return f"{self._api.parent(zone)}/queuedResources/{name}"
 
     async def _required(self, path: str, what: str) -> tpu_v2.QueuedResource:
         queued = await self._wait.queued_resource(path)
@@ -97,22 +98,21 @@ class QueuedRequests:
 
 async def delete_queued(api: TpuConnection, path: str, described: str, *, force: bool) -> AsyncIterator[str]:
     """Delete a queued resource and wait until it and its slices are gone; one request, however often it is sent."""
-    from google.api_core.exceptions import NotFound
     from google.cloud import tpu_v2
 
     wait, what = OperationWait(api), f"{described} cannot be deleted"
     queued = await wait.queued_resource(path)
     request = tpu_v2.DeleteQueuedResourceRequest(name=path, force=force, request_id=str(uuid.uuid4()))
     try:
-        started = await api.ask(
+        operation = await wait.begin(
             what, lambda client, timeout: client.delete_queued_resource(request, **request_options(timeout))
         )
     except TpuTuiError as error:
-        if queued is None or not isinstance(error.__cause__, NotFound):
+        if queued is None or not is_missing(error):
             raise
     else:
         yield f"requested the deletion of {described}"
-        async for line in wait.finish(started.operation, what, None):
+        async for line in wait.finish(operation, what, None):
             yield line
     nodes = _node_paths(queued) if queued is not None and force else []
     async for line in _wait_until_gone(wait, path, nodes, what):

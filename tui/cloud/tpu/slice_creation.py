@@ -21,6 +21,7 @@ from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
 from tui.pod.creation.machine_request import CREATED_BY
+from tui.pod.creation.queued_request import LEFTOVER_STATES
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.pod.slice_commands import delete_command
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 OUTAGE_S = 600.0
 """How long the API may be away while a queued resource is waited for, which can take days."""
-_ENDED_STATES = ("FAILED", "SUSPENDED")
-"""States in which a queued resource stays until it is reset or deleted."""
 
 
 class SliceCreation:
@@ -50,7 +49,7 @@ class SliceCreation:
         Raises UsageError (name taken, no such type or runtime) or CloudError (quota, capacity, permission …).
         """
         await self._api.open()
-        parent = f"projects/{self._api.project}/locations/{request.zone}"
+        parent = self._api.parent(request.zone)
         what = f"slice {request.name} cannot be created in {request.zone}"
         document = request_document(request, parent)
         if dry_run:
@@ -73,7 +72,7 @@ class SliceCreation:
         return await explain_creation(error, request, self._offers, self._api.project)
 
     async def _check(self, request: SliceRequest, parent: str, what: str) -> None:
-        """Raise UsageError for what the API would refuse, as far as a dry run can know."""
+        """Raise UsageError for what the API would refuse and a dry run can find out."""
         await self._refuse_taken_names(request, parent, what)
         if missing := await self._offers.missing(request.zone, request.type_name, request.runtime_version):
             raise UsageError(what, why=missing[0], remedy=missing[1])
@@ -102,13 +101,8 @@ class SliceCreation:
             """Return the operation of a request whose answer was lost; None if the node is another's."""
             path = f"{parent}/nodes/{request.name}"
             existing = await self._wait.node(path) if is_lost else None
-            if (
-                existing is None
-                or existing.labels.get(CREATED_BY[0]) != CREATED_BY[1]
-                or not _is_alike(existing, request)
-            ):
-                return None
-            return await self._wait.newest("create", path)
+            is_created = existing is not None and _is_made_for(existing, request)
+            return await self._wait.newest("create", path) if is_created else None
 
         return await self._wait.begin(
             what,
@@ -127,11 +121,9 @@ class SliceCreation:
             queued_resource=queued_resource_of(request, parent),
             request_id=str(uuid.uuid4()),
         )
-        started = await self._api.ask(
+        return await self._wait.begin(
             what, lambda client, timeout: client.create_queued_resource(message, **request_options(timeout))
         )
-        operation: Operation = started.operation
-        return operation
 
     async def _progress(
         self, started: Operation, request: SliceRequest, parent: str, what: str, *, waits: bool
@@ -175,14 +167,14 @@ class SliceCreation:
                 return
             if state == "ACTIVE":
                 return
-            if state in _ENDED_STATES:
+            if state in LEFTOVER_STATES:
                 raise await self._ended(queued, request, what)
             if line := reports.report(state, reason):
                 yield line
             await reports.pause()
 
     async def _ended(self, queued: tpu_v2.QueuedResource, request: SliceRequest, what: str) -> TpuTuiError:
-        """Return why a queued resource waits for nothing any more, and what can be done with it."""
+        """Return why a queued resource no longer waits, and what can be done with it."""
         path = f"{request.zone}/{request.name}"
         reset = f"tpu-tui slices reset {path} puts it back into the queue"
         remedy = f"{reset}, tpu-tui slices delete --queued {path} removes it"
@@ -196,16 +188,19 @@ class SliceCreation:
         return CloudError(what, why=f"its queued resource is {state}{f': {reason}' if reason else ''}", remedy=remedy)
 
 
-def _is_alike(node: Any, request: SliceRequest) -> bool:
+def _is_made_for(node: Any, request: SliceRequest) -> bool:
+    """Return whether tpu-tui created a node for such a request: it has its label, type and runtime version."""
     if request.is_tpu_node:
         kind, version = last_part(node.accelerator_type), node.tensorflow_version
     else:
         kind, version = tpu_messages.accelerator_type_of(node) or "", node.runtime_version
-    return (kind, version) == (request.type_name, request.runtime_version)
+    label, value = CREATED_BY
+    is_alike = (kind, version) == (request.type_name, request.runtime_version)
+    return is_alike and bool(node.labels.get(label) == value)
 
 
 def _perhaps_requested(error: OutOfReachError, request: SliceRequest) -> TpuTuiError:
-    """Return the error of an API that did not answer, with a warning that the slice may have been requested."""
+    """Return the error of an API that did not answer, with how to see whether the slice was requested."""
     from google.api_core import exceptions
 
     if not isinstance(error.__cause__, exceptions.ServiceUnavailable | exceptions.DeadlineExceeded):

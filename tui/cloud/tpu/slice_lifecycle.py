@@ -132,8 +132,8 @@ class Lifecycle:
     ) -> AsyncIterator[str]:
         """Change a slice's metadata: `change` gets the present metadata and returns all of the new.
 
-        The API replaces the whole map, and accepts one update of a node at a time: an update that has to wait is
-        tried again on the result of the other.
+        The API replaces the whole map, and accepts one update of a node at a time: while another one is in progress,
+        the change is made again to the metadata that it leaves.
         """
         from google.api_core.exceptions import Aborted
         from google.cloud import tpu_v2
@@ -145,14 +145,14 @@ class Lifecycle:
             node = tpu_v2.Node(name=path, metadata=change(await self.metadata(zone, name)))
             request = tpu_v2.UpdateNodeRequest(node=node, update_mask=FieldMask(paths=["metadata"]))
             try:
-                started = await self._api.ask(what, _updating(request))
+                operation = await self._wait.begin(what, _updating(request))
                 break
             except TpuTuiError as error:
                 if pause is None or not isinstance(error.__cause__, Aborted):
                     raise
             yield f"{name} is busy with another operation"
             await asyncio.sleep(pause)
-        async for progress in self._wait.finish(started.operation, what, None):
+        async for progress in self._wait.finish(operation, what, None):
             yield progress
 
     def _api_of(self, node: tpu_v2.Node) -> ApiConnection[Any]:
@@ -161,7 +161,7 @@ class Lifecycle:
 
     async def _path(self, zone: str, name: str) -> str:
         await self._api.open()
-        return f"projects/{self._api.project}/locations/{zone}/nodes/{name}"
+        return self._api.node_path(zone, name)
 
     async def _other_nodes(self, queued: tpu_v2.QueuedResource, path: str) -> list[str]:
         """Return the names of the other nodes of a queued resource that exist, without the one at `path`."""
@@ -186,21 +186,17 @@ class Lifecycle:
     async def _queued_for(self, node: tpu_v2.Node | None, path: str, name: str) -> tpu_v2.QueuedResource | None:
         """Return the queued resource of a slice: the one that created its node, or that will create it."""
         parent = path.rpartition("/nodes/")[0]
-        what = f"queued resources of {name} cannot be read"
         if node is not None:
             short = last_part(node.queued_resource)
             return await self._wait.queued_resource(f"{parent}/queuedResources/{short}") if short else None
         pages = await self._api.pages(
-            what,
+            f"queued resources of {name} cannot be read",
             lambda client, token, timeout: client.list_queued_resources(
                 {"parent": parent, "page_token": token}, **request_options(timeout)
             ),
         )
         requests: Iterator[tpu_v2.QueuedResource] = (queued for page in pages for queued in page.queued_resources)
-        matches = (
-            queued for queued in requests if any(row.name == name for row in tpu_messages.slices_of_queued(queued))
-        )
-        return next(matches, None)
+        return next((queued for queued in requests if name in tpu_messages.queued_node_ids(queued)), None)
 
 
 async def _deletion(wait: OperationWait, path: str) -> Operation | None:
@@ -219,7 +215,7 @@ def _short(queued: tpu_v2.QueuedResource) -> str:
 
 def _described(queued: tpu_v2.QueuedResource, name: str) -> str:
     """Describe a queued resource, with its slices beside `name` that do not exist."""
-    other_slices = sorted({row.name for row in tpu_messages.slices_of_queued(queued)} - {name})
+    other_slices = sorted({*tpu_messages.queued_node_ids(queued)} - {name})
     also = f", which also requests {', '.join(other_slices)}," if other_slices else ""
     return f"queued resource {_short(queued)}{also}"
 

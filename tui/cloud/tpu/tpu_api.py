@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud.api_errors import did_not_answer
-from tui.cloud.inventory import Listing, no_such_slice, pick_slice
+from tui.cloud.inventory import Listing, gather_answers, join_some, no_such_slice, or_error, pick_slice
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queued_requests import QueuedRequests
 from tui.cloud.tpu.slice_creation import SliceCreation
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 Row = TypeVar("Row")
 
 EVERY_ZONE = "-"
-_ZONES_SHOWN = 8
 
 
 class TpuApi:
@@ -86,7 +85,7 @@ class TpuApi:
         if queued:
             return queued[0]
         everywhere = await self._list((EVERY_ZONE,))
-        raise no_such_slice(name, zone, [*everywhere.slices])
+        raise no_such_slice(name, zone, everywhere.slices)
 
     async def find(self, name: str, zone: str) -> Slice | None:
         """Return a slice, or what is requested of it; None if its zone has none. Raises CloudError where it fails."""
@@ -119,7 +118,7 @@ class TpuApi:
             return slice_
         from google.cloud import tpu_v2
 
-        request = tpu_v2.GetGuestAttributesRequest(name=self._path(slice_.name, slice_.zone))
+        request = tpu_v2.GetGuestAttributesRequest(name=self._api.node_path(slice_.zone, slice_.name))
         try:
             answer = await self._api.ask(
                 f"host keys of {slice_.name} cannot be read",
@@ -160,7 +159,7 @@ class TpuApi:
         zone = slice_.zone or ""
         what = f"slice {slice_.name} cannot be read"
         if slice_.is_tpu_node:
-            path = self._path(slice_.name, zone)
+            path = self._api.node_path(zone, slice_.name)
             return tpu_messages.document(
                 await self._node_api.ask(
                     what, lambda client, timeout: client.get_node(name=path, **request_options(timeout))
@@ -170,7 +169,7 @@ class TpuApi:
             return tpu_messages.document(node)
         if slice_.queued_resource is None:
             raise UsageError(what, why="it does not exist any more", remedy="tpu-tui slices lists them")
-        name = f"{self._parent(zone)}/queuedResources/{slice_.queued_resource}"
+        name = f"{self._api.parent(zone)}/queuedResources/{slice_.queued_resource}"
         queued = await self._api.ask(
             what,
             lambda client, timeout: client.get_queued_resource(name=name, **request_options(timeout)),
@@ -189,22 +188,13 @@ class TpuApi:
         return QueuedListing(tuple(requests), problems)
 
     async def _in_every_zone(
-        self, read: Callable[[str], Awaitable[tuple[list[Row], list[str]]]]
+        self, read: Callable[[str], Awaitable[tuple[list[Row], list[CloudError]]]]
     ) -> tuple[list[Row], tuple[TpuTuiError, ...]]:
         """Return what all zones have, and the errors of those that failed."""
         await self._api.open()
-        answers = await asyncio.gather(*map(read, self._zones or (EVERY_ZONE,)), return_exceptions=True)
-        rows: list[Row] = []
-        problems: list[TpuTuiError] = []
-        for answer in answers:
-            if isinstance(answer, TpuTuiError):
-                problems.append(answer)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                rows += answer[0]
-                problems += map(_did_not_answer, answer[1])
-        return rows, tuple(problems)
+        answers, problems = await gather_answers(map(read, self._zones or (EVERY_ZONE,)))
+        rows = [row for found, _ in answers for row in found]
+        return rows, (*problems, *(problem for _, silent in answers for problem in silent))
 
     async def metadata(self, slice_: Slice) -> dict[str, str]:
         """Return a slice's present metadata."""
@@ -224,65 +214,64 @@ class TpuApi:
         listing = await self.slices()
         if self._zones and not listing.problems and all(slice_.name != name for slice_ in listing.slices):
             everywhere = await self._list((EVERY_ZONE,))
-            raise no_such_slice(name, ", ".join(self._zones), [*everywhere.slices])
+            raise no_such_slice(name, ", ".join(self._zones), everywhere.slices)
         return pick_slice(name, None, listing)
 
     async def _list(self, zones: Sequence[str]) -> Listing:
         answers = await asyncio.gather(*(self._list_zone(zone) for zone in zones))
         slices = tpu_messages.merge(
-            (row for answer in answers for row in answer.nodes), (row for answer in answers for row in answer.queued)
+            (row for nodes, _, _ in answers for row in nodes), (row for _, queued, _ in answers for row in queued)
         )
-        problems = {problem.sentence: problem for answer in answers for problem in answer.problems}
+        problems: dict[tuple[str, str], TpuTuiError] = {}
+        for problem in (problem for _, _, found in answers for problem in found):
+            problems.setdefault((problem.what, problem.remedy), problem)  # both requests of a zone may fail alike
         return Listing(slices, tuple(problems.values()))
 
-    async def _list_zone(self, zone: str) -> _ZoneAnswer:
-        nodes, queued = await asyncio.gather(self._nodes(zone), self._queued(zone), return_exceptions=True)
-        answer = _ZoneAnswer()
-        for result in (nodes, queued):
-            if isinstance(result, UnknownZone):
-                answer.problems = [await self._with_near_zones(result, zone)]
-                break
-            if isinstance(result, TpuTuiError):
-                answer.add_problem(result)
-            elif isinstance(result, BaseException):
-                raise result
-            else:
-                answer.problems.extend(_did_not_answer(location) for location in result[1])
-        if not isinstance(nodes, BaseException):
-            answer.nodes = nodes[0]
-        if not isinstance(queued, BaseException):
-            answer.queued = [row for request in queued[0] for row in tpu_messages.slices_of_queued(request)]
-        return answer
+    async def _list_zone(self, zone: str) -> tuple[list[Slice], list[Slice], list[TpuTuiError]]:
+        """Return one zone's nodes, the slices that are queued, and the problems."""
+        nodes, queued = await asyncio.gather(or_error(self._nodes(zone)), or_error(self._queued(zone)))
+        problems: list[TpuTuiError] = []
+        for answer in (nodes, queued):
+            if isinstance(answer, UnknownZone):
+                return [], [], [await self._with_near_zones(answer, zone)]
+            problems += [answer] if isinstance(answer, TpuTuiError) else answer[1]
+        requests = [] if isinstance(queued, TpuTuiError) else queued[0]
+        return (
+            [] if isinstance(nodes, TpuTuiError) else nodes[0],
+            [row for request in requests for row in tpu_messages.slices_of_queued(request)],
+            problems,
+        )
 
-    async def _nodes(self, zone: str) -> tuple[list[Slice], list[str]]:
-        from google.cloud import tpu_v2
+    async def _nodes(self, zone: str) -> tuple[list[Slice], list[CloudError]]:
+        pages, silent = await self._pages(zone, lambda client: client.list_nodes)
+        local = self._api.is_local
+        return [tpu_messages.slice_of_node(node, local=local) for page in pages for node in page.nodes], silent
 
-        def call(client: TpuAsyncClient, token: str, timeout: float) -> Awaitable[Any]:
-            request = tpu_v2.ListNodesRequest(parent=self._parent(zone), page_token=token)
-            return client.list_nodes(request, **request_options(timeout))
+    async def _queued(self, zone: str) -> tuple[list[tpu_v2.QueuedResource], list[CloudError]]:
+        pages, silent = await self._pages(zone, lambda client: client.list_queued_resources)
+        return [queued for page in pages for queued in page.queued_resources], silent
 
-        pages = await self._api.pages(_cannot_list(zone), call)
-        rows = [tpu_messages.slice_of_node(node, local=self._api.is_local) for page in pages for node in page.nodes]
-        return rows, [location for page in pages for location in page.unreachable]
-
-    async def _queued(self, zone: str) -> tuple[list[tpu_v2.QueuedResource], list[str]]:
-        from google.cloud import tpu_v2
-
-        def call(client: TpuAsyncClient, token: str, timeout: float) -> Awaitable[Any]:
-            request = tpu_v2.ListQueuedResourcesRequest(parent=self._parent(zone), page_token=token)
-            return client.list_queued_resources(request, **request_options(timeout))
-
-        pages = await self._api.pages(_cannot_list(zone), call)
-        rows = [queued for page in pages for queued in page.queued_resources]
-        return rows, [location for page in pages for location in page.unreachable]
+    async def _pages(
+        self, zone: str, method: Callable[[TpuAsyncClient], Callable[..., Awaitable[Any]]]
+    ) -> tuple[list[Any], list[CloudError]]:
+        """Return the pages of a list, and an error for each zone that did not answer."""
+        parent = self._api.parent(zone)
+        pages = await self._api.pages(
+            "slices cannot be listed" if zone == EVERY_ZONE else f"slices in {zone} cannot be listed",
+            lambda client, token, timeout: method(client)(
+                {"parent": parent, "page_token": token}, **request_options(timeout)
+            ),
+        )
+        return pages, [did_not_answer("slices", last_part(place)) for page in pages for place in page.unreachable]
 
     async def _node(self, name: str, zone: str) -> tpu_v2.Node | None:
         from google.api_core.exceptions import InvalidArgument, NotFound
 
+        path = self._api.node_path(zone, name)
         try:
             return await self._api.ask(
                 f"slice {name} cannot be read",
-                lambda client, timeout: client.get_node(name=self._path(name, zone), **request_options(timeout)),
+                lambda client, timeout: client.get_node(name=path, **request_options(timeout)),
             )
         except UsageError as error:
             if isinstance(error.__cause__, (NotFound, InvalidArgument)):
@@ -290,7 +279,7 @@ class TpuApi:
             raise
 
     async def _with_near_zones(self, error: UnknownZone, zone: str) -> UnknownZone:
-        """Return the error for a zone that does not exist, with the zones that do."""
+        """Return the error for a zone that does not exist, with the names of zones that do."""
         remedy = "tpu-tui slices without --zone lists every zone"
         try:
             zones = await self._offers.zones()
@@ -300,38 +289,10 @@ class TpuApi:
         if near:
             remedy = did_you_mean(near)
         elif zones:
-            remedy = f"the zones are: {', '.join(zones[:_ZONES_SHOWN])}{' …' if len(zones) > _ZONES_SHOWN else ''}"
+            remedy = f"the zones are: {join_some(zones)}"
         return UnknownZone(
             f"no such zone: {zone}", why=f"project {self._api.project} has no zone of that name", remedy=remedy
         )
-
-    def _parent(self, zone: str) -> str:
-        return f"projects/{self._api.project}/locations/{zone}"
-
-    def _path(self, name: str, zone: str) -> str:
-        return f"{self._parent(zone)}/nodes/{name}"
-
-
-class _ZoneAnswer:
-    """One zone's nodes, queued rows and problems."""
-
-    def __init__(self) -> None:
-        self.nodes: list[Slice] = []
-        self.queued: list[Slice] = []
-        self.problems: list[TpuTuiError] = []
-
-    def add_problem(self, problem: TpuTuiError) -> None:
-        """Add a problem unless the zone's other request had the same."""
-        if all((problem.what, problem.remedy) != (existing.what, existing.remedy) for existing in self.problems):
-            self.problems.append(problem)
-
-
-def _cannot_list(zone: str) -> str:
-    return "slices cannot be listed" if zone == EVERY_ZONE else f"slices in {zone} cannot be listed"
-
-
-def _did_not_answer(location: str) -> CloudError:
-    return did_not_answer("slices", last_part(location))
 
 
 def _has_none(error: TpuTuiError) -> bool:

@@ -60,6 +60,14 @@ class ApiConnection(Generic[Client]):
         """The version's messages, importable once `open` has returned."""
         return importlib.import_module(self.library)
 
+    def parent(self, zone: str) -> str:
+        """Return the path of a zone, which is the parent of its resources; known once `open` has returned."""
+        return f"projects/{self.project}/locations/{zone}"
+
+    def node_path(self, zone: str, name: str) -> str:
+        """Return the path of a node, known once `open` has returned."""
+        return f"{self.parent(zone)}/nodes/{name}"
+
     async def open(self) -> Client:
         """Return the client. Raises CloudError without credentials, UsageError without a project."""
         async with self._opening:
@@ -76,10 +84,10 @@ class ApiConnection(Generic[Client]):
     ) -> Answer:
         """Call the API, again while it is unavailable or busy; `call` gets the client and the seconds it may take.
 
-        A wait that the API asks for is kept, if it fits into the time. `recover` is called after an error, before a
-        repetition too: it returns the answer if the request was carried out all the same. Its argument is whether an
-        answer may have been lost. Raises CloudError or UsageError, among them UnknownZone, with this `what` ("slice x
-        cannot be read").
+        The wait that the API requests is kept if time allows. `recover` is called after each error, also before a
+        retry, with whether an answer may have been lost; it returns the answer if the request was carried out in
+        spite of the error. Raises CloudError or UsageError (UnknownZone too) with this `what` ("slice x cannot be
+        read").
         """
         client = await self.open()
         from google.api_core.exceptions import GoogleAPIError, ServerError
@@ -105,8 +113,9 @@ class ApiConnection(Generic[Client]):
                             return recovered
                 if is_final:
                     raise self._explained(error, what, clock() - started_at) from error
-        if answer is None:
-            raise unreadable(what)
+        if answer is None:  # gRPC returns None for an answer that is not the message it expects
+            why = "the service at that address is not the Cloud TPU API"
+            raise CloudError(what, why=why, remedy="check endpoints in tpu-tui config show, and proxies on the way")
         return answer
 
     async def pages(self, what: str, call: Callable[[Client, str, float], Awaitable[Any]]) -> list[Any]:
@@ -198,12 +207,6 @@ def _of_page(
         return await answer.pages.__anext__() if hasattr(answer, "pages") else answer
 
     return ask
-
-
-def unreadable(what: str) -> CloudError:
-    """Return the error for an answer that is not one of the API's messages, for which gRPC returns None."""
-    why = "the service at that address is not the Cloud TPU API"
-    return CloudError(what, why=why, remedy="check endpoints in tpu-tui config show, and proxies on the way")
 
 
 def _import_google(library: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tui.aio.timeouts import within
+from tui.cloud.inventory import gather_answers, join_some
 from tui.cloud.tpu.tpu_client import ApiConnection, TpuNodeConnection, request_options
 from tui.errors import TpuTuiError, did_you_mean, near_matches
 from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
@@ -19,7 +20,7 @@ SEARCH_S = 15.0
 
 
 class ZoneOffers:
-    """Reads what zones offer: for TPU VMs, or with the connection for TPU Nodes what those can be."""
+    """Reads what zones offer for TPU VMs, or over a connection for TPU Nodes what they offer for those."""
 
     def __init__(self, api: ApiConnection[Any]) -> None:
         self._api = api
@@ -40,7 +41,7 @@ class ZoneOffers:
 
     async def of_zone(self, zone: str) -> ZoneOffer:
         """Return what one zone offers."""
-        what, parent = f"types of {zone} cannot be listed", f"projects/{self._api.project}/locations/{zone}"
+        what, parent = f"types of {zone} cannot be listed", self._api.parent(zone)
         types, versions = await asyncio.gather(
             self._api.pages(
                 what,
@@ -74,14 +75,8 @@ class ZoneOffers:
             async with slots:
                 return await self.of_zone(zone)
 
-        answers = await asyncio.gather(*map(read, zones or await self.zones()), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException) and not isinstance(answer, TpuTuiError):
-                raise answer
-        return OfferListing(
-            tuple(answer for answer in answers if isinstance(answer, ZoneOffer)),
-            tuple(answer for answer in answers if isinstance(answer, TpuTuiError)),
-        )
+        offers, problems = await gather_answers(map(read, zones or await self.zones()))
+        return OfferListing(tuple(offers), tuple(problems))
 
     async def zones_with(self, type_name: str, besides: str) -> list[str]:
         """Return the other zones that have a type; none where that cannot be found out in time."""
@@ -99,7 +94,9 @@ class ZoneOffers:
             return None
         if offer.types and type_name not in offer.types:
             elsewhere = await self.zones_with(type_name, zone)
-            remedy = f"{type_name} is in {_some(elsewhere)}" if elsewhere else _choices(type_name, list(offer.types))
+            remedy = (
+                f"{type_name} is in {join_some(elsewhere)}" if elsewhere else _choices(type_name, list(offer.types))
+            )
             return f"there is no accelerator type {type_name} in {zone}", remedy
         if offer.versions and version not in offer.versions:
             return f"there is no runtime version {version} in {zone}", _choices(version, offer.versions)
@@ -115,10 +112,3 @@ def _by_size(item: tuple[str, object]) -> tuple[str, int]:
 def _choices(name: str, choices: Sequence[str]) -> str:
     near = near_matches(name, choices)
     return did_you_mean(near) if near else f"use one of {', '.join(choices)}"
-
-
-_SHOWN = 8
-
-
-def _some(zones: Sequence[str]) -> str:
-    return f"{', '.join(zones[:_SHOWN])}{' …' if len(zones) > _SHOWN else ''}"
