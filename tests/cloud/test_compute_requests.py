@@ -59,7 +59,7 @@ async def test_the_session_of_a_cancelled_request_is_closed_when_its_thread_ends
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_asked, may_end, is_closed = threading.Event(), threading.Event(), threading.Event()
-    monkeypatch.setattr(ComputeClient, "__exit__", lambda *_: is_closed.set())
+    monkeypatch.setattr(ComputeClient, "close", lambda _: is_closed.set())
 
     def wait(_: ComputeClient) -> None:
         is_asked.set()

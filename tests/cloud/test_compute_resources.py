@@ -135,7 +135,7 @@ async def test_a_missing_permission_is_named_with_the_role_that_has_it(served: S
 
 async def test_a_service_that_is_down_is_reported_in_a_sentence(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, project="local", endpoints={"compute": f"http://127.0.0.1:{free_port()}"})
-    with pytest.raises(CloudError, match=r"images cannot be listed: Compute Engine at .* cannot be reached"):
+    with pytest.raises(CloudError, match=r"images cannot be listed: the Compute Engine API at .* cannot be reached"):
         await ComputeResources(settings, patience=0.3).images()
 
 

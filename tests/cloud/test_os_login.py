@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -102,7 +103,7 @@ async def test_a_project_can_enable_os_login_and_a_node_can_override_it() -> Non
 
 def test_the_primary_account_comes_first(served: Served) -> None:
     accounts = [{"username": "old"}, {"username": "new", "primary": True}, {}]
-    with OsLoginClient(served.settings) as client:
+    with closing(OsLoginClient(served.settings)) as client:
         assert client._parsed({"posixAccounts": accounts}).users == ("new", "old")
 
 
@@ -112,7 +113,7 @@ def test_a_key_that_has_expired_does_not_count(served: Served) -> None:
         "a": {"key": KEY, "expirationTimeUsec": "1700000000000000"},
         "b": {"key": OTHER, "expirationTimeUsec": soon},
     }
-    with OsLoginClient(served.settings) as client:
+    with closing(OsLoginClient(served.settings)) as client:
         assert client._parsed({"sshPublicKeys": keys}).keys == (OTHER,)
 
 
@@ -135,7 +136,7 @@ def test_the_account_is_that_of_the_credentials_or_else_of_gcloud(
     session = SimpleNamespace(credentials=found, close=lambda: None)
     monkeypatch.setattr(os_login, "open_session", lambda *_: (session, "p"))
 
-    with OsLoginClient(Settings(home=tmp_path, account="gcloud@example.com")) as client:
+    with closing(OsLoginClient(Settings(home=tmp_path, account="gcloud@example.com"))) as client:
         assert client.account == account
 
 

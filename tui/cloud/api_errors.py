@@ -22,7 +22,7 @@ _PLUGIN_FAILED = "metadata from plugin failed"
 """gRPC's text when fetching an access token failed: an UNAVAILABLE for which a retry is useless."""
 _EVENT_ID = re.compile(r"\s*\[EID: [^\]]*\]")
 _IMPERSONATED = "impersonated credentials"
-"""google-auth's words where a token of an impersonated service account is refused."""
+"""In google-auth's message when a token of an impersonated service account is refused."""
 _IMPERSONATE = "iam.serviceAccounts.getAccessToken"
 """The permission that lets a login act as a service account."""
 _NOT_ENABLED = "it is disabled"
@@ -61,9 +61,9 @@ def is_passing(error: BaseException) -> bool:
 
 
 def retry_delay_s(error: BaseException) -> float:
-    """Return the seconds that the API asks to wait before a retry; 0 if it does not.
+    """Return the wait before a retry that the API requests, in seconds; 0 if it requests none.
 
-    It asks with google.rpc.RetryInfo, or over HTTP with the header Retry-After.
+    The request is a google.rpc.RetryInfo, or the HTTP header Retry-After.
     """
     for detail in getattr(error, "details", None) or ():
         if (delay := getattr(detail, "retry_delay", None)) is not None:
@@ -113,8 +113,24 @@ def explain(error: Exception, request: ApiRequest, tried: float = 0.0) -> TpuTui
 
 
 def did_not_answer(things: str, place: str) -> CloudError:
-    """Return the error of a zone or region whose `things` are missing in a listing of several places."""
+    """Return the error of a zone or region without an answer in a listing of several; `things` were to be listed."""
     return CloudError(f"{things} in {place} cannot be listed", why="the zone did not answer", remedy="try again")
+
+
+def unreachable(request: ApiRequest, tried_s: float, detail: str = "") -> CloudError:
+    """Return the error of a service that could not be reached, or is down."""
+    address = f" at {request.endpoint}" if request.endpoint else ""
+    why = f"{request.api}{address} is down or cannot be reached (tried for {tried_s:.0f} s)"
+    remedy = "check the network, and https://status.cloud.google.com"
+    if request.endpoint:
+        remedy = "check that the local pod is up; tpu-tui local up starts one"
+    return CloudError(request.what, why=f"{why}: {detail}" if detail else why, remedy=remedy)
+
+
+def quota_remedy(project: str) -> str:
+    """Return what to do when a quota of Cloud TPU is used up."""
+    page = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+    return f"delete what is not needed (queued resources use quota too), or request more at {page}"
 
 
 def first_line(error: Exception) -> str:
@@ -155,12 +171,7 @@ def _permission_in(text: str) -> str:
 
 
 def _unreachable(error: exceptions.GoogleAPICallError, request: ApiRequest, tried_s: float) -> TpuTuiError:
-    address = f" at {request.endpoint}" if request.endpoint else ""
-    remedy = "check the network, and https://status.cloud.google.com"
-    if request.endpoint:
-        remedy = "check that the local pod is up; tpu-tui local up starts one"
-    why = f"{request.api}{address} is down or cannot be reached (tried for {tried_s:.0f} s): {first_line(error)}"
-    return CloudError(request.what, why=why, remedy=remedy)
+    return unreachable(request, tried_s, first_line(error))
 
 
 def _too_late(_error: exceptions.GoogleAPICallError, request: ApiRequest, tried_s: float) -> TpuTuiError:
@@ -245,9 +256,7 @@ def _exhausted(error: exceptions.GoogleAPICallError, request: ApiRequest, _tried
         )
     if "capacity" in text:
         return CloudError(request.what, why=text, remedy="try another zone, --spot, or try later")
-    page = f"https://console.cloud.google.com/iam-admin/quotas?project={request.project}"
-    remedy = f"delete what is not needed (queued resources use quota too), or request more at {page}"
-    return CloudError(request.what, why=text, remedy=remedy)
+    return CloudError(request.what, why=text, remedy=quota_remedy(request.project))
 
 
 _BY_KIND = {

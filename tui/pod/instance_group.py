@@ -20,7 +20,7 @@ _GENERATIONS = {"ct4p": "v4", "ct5l": "v5litepod", "ct5lp": "v5litepod", "ct5p":
 """Generations by family of machine type, where the names differ."""
 _TRAILING_NUMBER = re.compile(r"-(\d+)$")
 RUNNING, NO_ACTION = "RUNNING", "NONE"
-_HARMLESS_ACTIONS = (NO_ACTION, "REFRESHING")
+HARMLESS_ACTIONS = (NO_ACTION, "REFRESHING")
 """Actions during which a VM keeps running: REFRESHING only changes settings."""
 _LEAVING = ("DELETING", "ABANDONING")
 """Actions after which a VM is no longer the group's."""
@@ -125,7 +125,7 @@ class GroupVm:
     @property
     def is_steady(self) -> bool:
         """Return whether it runs, and the group changes nothing that stops it."""
-        return self.status == RUNNING and self.action in _HARMLESS_ACTIONS
+        return self.status == RUNNING and self.action in HARMLESS_ACTIONS
 
 
 def is_tpu_machine(machine_type: str | None) -> bool:

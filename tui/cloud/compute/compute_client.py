@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s
+from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s, unreachable
 from tui.cloud.credentials import find_credentials
 from tui.cloud.retries import LOCAL_RETRY_S, pauses
 from tui.errors import CloudError, TpuTuiError
@@ -23,11 +23,11 @@ _COMPUTE = "https://compute.googleapis.com"
 _SERVICE = "compute.googleapis.com"
 _LISTING_RESTARTS = 2
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded")
-"""Reasons of a 403 for which Compute Engine asks to wait."""
+"""Reasons of a 403 that is a rate limit, after which a retry may succeed."""
 
 
 class ComputeClient:
-    """A session with the API, or with a local pod's, which requires the pod's token; a context manager closes it.
+    """A session with the API, or with a local pod's, which requires the pod's token; `close` ends it.
 
     Opening one raises CloudError without credentials. `project` is that of the settings, else of the credentials.
     All requests raise GoogleAPICallError for a refusal, RequestException without an answer, GoogleAuthError.
@@ -79,7 +79,7 @@ class ComputeClient:
     def _send(
         self, verb: str, path: str, query: dict[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Make a request, again while the service is unavailable or busy; a wait that it asks for is kept."""
+        """Make a request, and repeat it while the service is unavailable or busy, after the wait that it requests."""
         from google.api_core.exceptions import GoogleAPICallError
         from requests.exceptions import RequestException
 
@@ -111,7 +111,7 @@ class ComputeClient:
         return document
 
     def ask(self, what: str, call: Callable[[], Answer], *, role: str, permission: str, project: str = "") -> Answer:
-        """Make requests; raise an error of them as CloudError or UsageError that names the missing permission."""
+        """Make requests by `call`; raise CloudError or UsageError for theirs, with the permission that is missing."""
         from google.api_core.exceptions import GoogleAPIError
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
@@ -133,19 +133,15 @@ class ComputeClient:
         if isinstance(error, InvalidJSONError):  # of a proxy, or of another server at this address
             return CloudError(request.what, why=f"{self.endpoint or _COMPUTE} does not answer as Compute Engine does")
         if isinstance(error, RequestException):
-            address = f" at {self.endpoint}" if self.endpoint else ""
-            why = f"Compute Engine{address} is down or cannot be reached (tried for {tried_s:.0f} s)"
-            return CloudError(request.what, why=why)
+            return unreachable(request, tried_s)
         explained = explain(error, request, tried_s)
         if isinstance(error, Forbidden) and permission not in explained.why:
             why = f"{explained.why} (requires {permission})"
             return type(explained)(explained.what, why=why, remedy=explained.remedy)
         return explained
 
-    def __enter__(self) -> ComputeClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the session."""
         self._session.close()
 
 
@@ -161,11 +157,12 @@ def _is_passing(error: Exception) -> bool:
 
 def open_session(endpoint: str, token: str | None) -> tuple[Any, str | None]:
     """Return a session for one of Google's APIs, or for a local pod's at `endpoint`, and the login's project."""
-    return _local_session(token) if endpoint else _session()
+    if not endpoint:
+        from google.auth.transport.requests import AuthorizedSession
 
+        login = find_credentials()
+        return AuthorizedSession(login.credentials), login.project  # type: ignore[no-untyped-call]
 
-def _local_session(token: str | None) -> tuple[Any, None]:
-    """Return a session that sends a local pod's token."""
     import requests
 
     session = requests.Session()
@@ -173,11 +170,3 @@ def _local_session(token: str | None) -> tuple[Any, None]:
     if token:
         session.headers["Authorization"] = f"Bearer {token}"
     return session, None
-
-
-def _session() -> tuple[Any, str | None]:
-    """Return a session with credentials, and their project."""
-    from google.auth.transport.requests import AuthorizedSession
-
-    login = find_credentials()
-    return AuthorizedSession(login.credentials), login.project  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from tui.cloud.api_errors import did_not_answer, is_missing
 from tui.cloud.compute.compute_client import ComputeClient
-from tui.cloud.compute.operation_errors import explain_operation
+from tui.cloud.compute.operation_errors import explain_failure
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError
 from tui.pod.api_paths import last_part, region_of
@@ -29,14 +29,14 @@ INSTANCE_ADMIN = "roles/compute.instanceAdmin.v1"
 GONE_TIMEOUT_S = 600.0
 """How long a deletion may take."""
 OUTAGE_S = 600.0
-"""How long the API may be away while something is waited for."""
+"""How long the API may be unavailable during a wait for an operation."""
 _GLOBAL = "global"
 _NOT_READY = "resourceNotReady"
 """The reason of a refusal while another operation on the same resource is in progress."""
 
 
 class ComputeRequests:
-    """Sends requests in threads, several at a time; `close`, or the end of its context, closes the sessions.
+    """Sends requests in threads, several at a time; `close`, or leaving the context, closes the sessions.
 
     Errors of requests are CloudError or UsageError, which name `role` where a permission is missing.
     """
@@ -64,7 +64,7 @@ class ComputeRequests:
     def _close_idle(self) -> None:
         with contextlib.suppress(IndexError):  # other threads take and return sessions meanwhile
             while True:
-                self._idle.pop().__exit__()
+                self._idle.pop().close()
 
     async def ask(self, what: str, permission: str, call: Callable[[ComputeClient], Answer]) -> Answer:
         """Make requests with a client, in a thread; `what` is the sentence of an error."""
@@ -84,7 +84,7 @@ class ComputeRequests:
     ) -> tuple[list[dict[str, Any]], list[CloudError]]:
         """Return a collection's resources in the configured zones and their regions, or in all places.
 
-        With them comes an error for each place that did not answer; `things` names the resources in errors.
+        The second list has an error for each place that did not answer; `things` names the resources in errors.
         """
         pages = await self.ask(
             f"{things} cannot be listed",
@@ -98,7 +98,7 @@ class ComputeRequests:
         return resources, [did_not_answer(things, place) for place in sorted(silent) if self._covers(place)]
 
     def _covers(self, place: str) -> bool:
-        """Return whether the settings name a zone, or a zone of a region; resources of no place are covered."""
+        """Return whether the settings name a zone, or a zone of a region; global resources are always covered."""
         zones = self._settings.zones
         return not zones or place == _GLOBAL or any(place in (zone, region_of(zone)) for zone in zones)
 
@@ -119,7 +119,7 @@ class ComputeRequests:
         reports, answered_at = StateReports(), time.monotonic()
         deadline = answered_at + timeout_s
         reports.report(str(operation.get("status")))
-        path = operation_path(operation)
+        path = _path_of(operation)
         while operation.get("status") != "DONE":
             if time.monotonic() > deadline:
                 raise CloudError(what, why="the operation does not end", remedy="try again later")
@@ -134,8 +134,8 @@ class ComputeRequests:
                 line = reports.report("no answer from Compute Engine", error.why)
             if line:
                 yield line
-        if failure := explain_operation(operation, what, self.project):
-            raise failure
+        if errors := operation.get("error", {}).get("errors"):
+            raise explain_failure(errors[0], what, self.project)
 
     async def delete(self, described: str, permission: str, path: str) -> AsyncIterator[str]:
         """Delete the resource at `path` and yield the progress; one that is gone already is no error.
@@ -144,10 +144,13 @@ class ComputeRequests:
         `GONE_TIMEOUT_S`.
         """
         what, reports, deadline = f"{described} cannot be deleted", StateReports(), time.monotonic() + GONE_TIMEOUT_S
+
+        def send(client: ComputeClient) -> dict[str, Any]:
+            return client.delete(f"{client.project}/{path}", requestId=str(uuid.uuid4()))
+
         while True:
-            query = {"requestId": str(uuid.uuid4())}
             try:
-                operation = await self.ask(what, permission, _deleting(path, query))
+                operation = await self.ask(what, permission, send)
                 break
             except TpuTuiError as error:
                 if is_missing(error):
@@ -180,11 +183,7 @@ class ComputeRequests:
                 self._close_idle()
 
 
-def _deleting(path: str, query: Mapping[str, str]) -> Callable[[ComputeClient], dict[str, Any]]:
-    return lambda client: client.delete(f"{client.project}/{path}", **query)
-
-
-def operation_path(operation: Mapping[str, Any]) -> str:
+def _path_of(operation: Mapping[str, Any]) -> str:
     """Return the path of an operation below its project."""
     for scope in ("zone", "region"):
         if scope in operation:
@@ -193,7 +192,7 @@ def operation_path(operation: Mapping[str, Any]) -> str:
 
 
 def is_outage(error: TpuTuiError) -> bool:
-    """Return whether a request had no answer, or the service was away: a later one may have."""
+    """Return whether a request had no answer or the service was unavailable, so that a later one may succeed."""
     from google.api_core.exceptions import ServerError, TooManyRequests
     from requests.exceptions import RequestException
 

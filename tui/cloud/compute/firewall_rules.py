@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, TypeVar
 
 from tui.cloud.compute.compute_client import ComputeClient
@@ -45,7 +46,7 @@ class FirewallRules:
         return await asyncio.to_thread(self._read, network or "default", project, region)
 
     def _read(self, network: str, project: str | None, region: str | None) -> Ruleset:
-        with ComputeClient(self._settings, patience=self._patience) as compute:
+        with closing(ComputeClient(self._settings, patience=self._patience)) as compute:
             owner = _project_of(network) or project or compute.project
             return _FirewallQuery(compute, owner, last_part(network)).read(region)
 

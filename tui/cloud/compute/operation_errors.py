@@ -19,14 +19,11 @@ _IN_USE = ("RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "RESOURCE_IN_USE")
 _USAGE = ("RESOURCE_ALREADY_EXISTS", "INVALID_FIELD_VALUE", "INVALID_USAGE", "CONDITION_NOT_MET")
 
 
-def explain_operation(operation: Mapping[str, Any], what: str, project: str) -> TpuTuiError | None:
-    """Return the error of an operation that is done, NoSuchResourceError where its target is gone; None for none."""
-    errors = operation.get("error", {}).get("errors") or ()
-    return explain_failure(errors[0], what, project) if errors else None
-
-
 def explain_failure(error: Mapping[str, Any], what: str, project: str) -> TpuTuiError:
-    """Return one error of an operation, or of a VM's last attempt, as a sentence with its next step."""
+    """Return one error of an operation, or of a VM's last attempt, as a sentence with its next step.
+
+    It is a NoSuchResourceError where the operation's target is gone.
+    """
     code = str(error.get("code") or "")
     why = without_event_id(str(error.get("message") or code or error)).rstrip(".")
     if code == "RESOURCE_NOT_FOUND":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -45,7 +46,7 @@ class LoginProfile:
 
 
 class OsLoginClient:
-    """A session with the API, or with a local pod's; a context manager closes it.
+    """A session with the API, or with a local pod's; `close` ends it.
 
     Opening one raises CloudError without credentials, UsageError for credentials of an unknown account.
     """
@@ -101,16 +102,14 @@ class OsLoginClient:
             raise CloudError(what, why=f"{request.api} cannot be reached", remedy="check the network") from error
         return document if isinstance(document, Mapping) else {}
 
-    def __enter__(self) -> OsLoginClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the session."""
         self._session.close()
 
 
 def login_profile(settings: Settings, public: str | None = None) -> LoginProfile:
     """Return the login's profile, after adding this public key where the profile lacks it, as gcloud's ssh does."""
-    with OsLoginClient(settings) as client:
+    with closing(OsLoginClient(settings)) as client:
         profile = client.profile()
         return profile if public is None or profile.lets_in(public) else client.import_key(public)
 
@@ -131,7 +130,7 @@ def _account_of(credentials: Any) -> str:
 
 
 def _has_expired(key: Mapping[str, Any]) -> bool:
-    """Return whether the key's time, in microseconds since the epoch, is over; without a valid one it never is."""
+    """Return whether the key's expiry, in microseconds since the epoch, is past; without a valid one it has none."""
     expires_us = parse_integer(str(key.get("expirationTimeUsec", "")))
     return expires_us is not None and expires_us < time.time() * 1e6
 

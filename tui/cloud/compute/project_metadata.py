@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.settings import Settings
@@ -23,7 +24,7 @@ def _read(settings: Settings) -> dict[str, str] | None:
     from google.auth.exceptions import GoogleAuthError
     from requests.exceptions import RequestException
 
-    with ComputeClient(settings, patience=TIMEOUT_S) as compute:
+    with closing(ComputeClient(settings, patience=TIMEOUT_S)) as compute:
         try:
             project = compute.get(compute.project, fields="commonInstanceMetadata")
         except (GoogleAPICallError, GoogleAuthError, RequestException):

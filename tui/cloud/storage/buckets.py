@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain
+from tui.cloud.api_errors import ApiRequest, explain, unreachable
 from tui.cloud.credentials import find_credentials, silence_libraries
 from tui.cloud.retries import LOCAL_RETRY_S, RETRY_S
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
@@ -39,7 +39,7 @@ _OBJECT_READER = "roles/storage.objectViewer"
 _OWNER = "tpu-tui-report-of"
 """The metadata key that holds what an object is a report of."""
 PART_BYTES = 32 * 1024 * 1024
-"""The part of an object requested at once; each part is retried by itself when the connection breaks."""
+"""How much of an object one request downloads; a part whose connection breaks is requested again alone."""
 _ANY_NAME = re.compile(r"gs://(?P<bucket>[^/]+)(?P<rest>/.*)?", re.DOTALL)
 _SHORTEST_NAME, _LONGEST_NAME = 3, 222
 _URL = re.compile(r"gs://(?P<bucket>[a-z0-9][a-z0-9._-]{1,220}[a-z0-9])(?:/(?P<name>.*))?", re.DOTALL)
@@ -137,10 +137,7 @@ class Buckets:
         self._opening = asyncio.Lock()
 
     async def location(self, bucket: str) -> str:
-        """Return a bucket's location as the API names it: a region (`US-CENTRAL1`), a dual- or a multi-region (`EU`).
-
-        Raises what `place` raises.
-        """
+        """Return `place(bucket).location`. Raises what `place` raises."""
         return (await self.place(bucket)).location
 
     async def place(self, bucket: str) -> BucketPlace:
@@ -265,12 +262,8 @@ class Buckets:
             return 0
         stored_owner = (blob.metadata or {}).get(_OWNER)
         if stored_owner != owner:
-            raise _not_replaced(
-                url,
-                f"it is a report of {stored_owner}"
-                if stored_owner
-                else "it is not known to be a report of the same run or log",
-            )
+            unknown = "it is not known to be a report of the same run or log"
+            raise _not_replaced(url, f"it is a report of {stored_owner}" if stored_owner else unknown)
         return int(blob.generation)
 
     async def __aenter__(self) -> Self:
@@ -332,19 +325,12 @@ class Buckets:
         from requests.exceptions import RequestException
         from urllib3.exceptions import HTTPError
 
+        request = ApiRequest(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
         cause = error.cause if isinstance(error, RetryError) else error
         if isinstance(cause, (RequestException, HTTPError)):
-            address = f" at {self._endpoint}" if self._endpoint else ""
-            return CloudError(
-                what,
-                why=f"Cloud Storage{address} is down or cannot be reached (tried for {tried_s:.0f} s)",
-                remedy="check that the local pod is up; tpu-tui local up starts one"
-                if self._endpoint
-                else "check the network, and https://status.cloud.google.com",
-            )
+            return unreachable(request, tried_s)
         if isinstance(cause, NotFound):
             return NoSuchResourceError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
-        request = ApiRequest(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
         return explain(error, request, tried_s)
 
 

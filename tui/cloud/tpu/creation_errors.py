@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tui.cloud.api_errors import first_line
+from tui.cloud.api_errors import first_line, quota_remedy
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, TpuTuiError, UsageError
 from tui.pod.creation.slice_request import SliceRequest
@@ -82,9 +82,5 @@ def _stock_out(what: str, request: SliceRequest, zones: list[str]) -> TpuTuiErro
 
 def _quota(what: str, quota: re.Match[str], request: SliceRequest, project: str) -> TpuTuiError:
     location = quota["place"] or request.zone
-    page = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
-    return CloudError(
-        what,
-        why=f"quota {quota['name']} is used up: its limit in {location} is {quota['limit'].rstrip('.,')}",
-        remedy=f"delete what is not needed (queued resources use quota too), or request more at {page}",
-    )
+    why = f"quota {quota['name']} is used up: its limit in {location} is {quota['limit'].rstrip('.,')}"
+    return CloudError(what, why=why, remedy=quota_remedy(project))

@@ -16,14 +16,13 @@ from tui.cloud.compute.operation_errors import explain_failure, is_stock_out
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, TpuTuiError
 from tui.pod.api_paths import last_part
+from tui.pod.instance_group import HARMLESS_ACTIONS, RUNNING
 from tui.text.durations import format_duration
 
 READ = "compute.instanceGroupManagers.get"
 UPDATE = "compute.instanceGroupManagers.update"
-_RUNNING = "RUNNING"
-_UNDISTURBED = ("NONE", "REFRESHING")
 _ENDED = ("FAILED", "CANCELLED")
-"""States of a resize request that brings no VMs any more."""
+"""States of a resize request that creates no more VMs."""
 
 
 class VmWait:
@@ -41,8 +40,8 @@ class VmWait:
     ) -> AsyncIterator[str]:
         """Yield how many VMs run until all do, and no others are left.
 
-        With `is_queued`, a lack of capacity is waited for; after `valid_for_s` the request is taken back.
-        Raises CloudError or UsageError with the API's reason for the first VM that cannot be created.
+        With `is_queued`, a lack of capacity is not an error; after `valid_for_s`, the request is withdrawn. Raises
+        CloudError or UsageError with the API's reason for the first VM that cannot be created.
         """
         what = f"group {self._name} is not complete"
         reports, started_at = StateReports(), time.monotonic()
@@ -82,7 +81,7 @@ class VmWait:
         return [vm for page in pages for vm in page.get("managedInstances", ())]
 
     async def _reason(self, what: str, vms: list[dict[str, Any]], size: int, *, is_queued: bool) -> str:
-        """Return why VMs are missing, as far as it is known. Raises why they will stay missing."""
+        """Return why VMs are missing, empty if unknown. Raises the error of VMs that will not be created."""
         for vm in vms:
             errors = vm.get("lastAttempt", {}).get("errors", {}).get("errors", ())
             if not errors or _runs(vm):
@@ -96,7 +95,7 @@ class VmWait:
         return await self._reason_of_queue(what)
 
     async def _reason_of_queue(self, what: str) -> str:
-        """Return why a group or a resize request still waits. Raises why it waits no more."""
+        """Return why a group or a resize request still waits. Raises the error of a request that has ended."""
         request = await self._api.get(what, READ, self._request) if self._request else None
         if request is None:
             group = await self._api.get(what, READ, self._path) or {}
@@ -119,7 +118,7 @@ class VmWait:
         return explained
 
     async def _give_up(self, what: str) -> None:
-        """Take back the request for VMs: cancel the resize request, else set the size to 0."""
+        """Withdraw the request for VMs: cancel the resize request, or set the group's size to 0."""
         if self._request:
             operation = await self._api.post(what, UPDATE, f"{self._request}/cancel")
         else:
@@ -129,7 +128,7 @@ class VmWait:
 
 
 def _runs(vm: Mapping[str, Any]) -> bool:
-    return vm.get("instanceStatus") == _RUNNING and vm.get("currentAction") in _UNDISTURBED
+    return vm.get("instanceStatus") == RUNNING and vm.get("currentAction") in HARMLESS_ACTIONS
 
 
 def _errors(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
