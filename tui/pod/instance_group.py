@@ -1,4 +1,4 @@
-"""A managed instance group and its VMs, which are the workers of the slice that the group is. Pure.
+"""A managed instance group and its VMs: as a slice, the group has its VMs as workers. Pure.
 
 Source: Compute Engine API v1, `instanceGroupManagers` and `ManagedInstance`; "TPU resources in Compute Engine" for
 the machine types.
@@ -28,7 +28,7 @@ _LEAVING = ("DELETING", "ABANDONING")
 
 @dataclass(frozen=True, slots=True)
 class InstanceGroup:
-    """A managed instance group with what its template says; None where neither does."""
+    """A managed instance group, with settings of its template; None where neither has a value."""
 
     name: str
     zone: str
@@ -62,12 +62,12 @@ class InstanceGroup:
 
     @property
     def path(self) -> str:
-        """`zone/name`, by which a SLICE argument names any zonal group."""
+        """`zone/name`, which names any zonal group as a SLICE argument."""
         return f"{self.zone}/{self.name}"
 
     @property
     def is_tpu(self) -> bool:
-        """Return whether its VMs have TPUs of their own."""
+        """Return whether its machine type has TPUs."""
         return is_tpu_machine(self.machine_type)
 
     @property
@@ -100,22 +100,22 @@ class InstanceGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupVm:
-    """One VM of a group as `listManagedInstances` reports it, in the API's own words.
+    """One VM of a group, with the values that `listManagedInstances` reports.
 
-    A VM that does not exist yet, or not at present, has a name but no status and no id.
+    A VM that does not exist now has a name but no status and no ID.
     """
 
     name: str
     status: str | None = None
     """`instanceStatus`: `RUNNING`, `STOPPING`, `TERMINATED`, …"""
     action: str = NO_ACTION
-    """`currentAction`: what the group does with it."""
+    """`currentAction`: what the group is doing with it."""
     health: str | None = None
     """The worst `detailedHealthState` of the health checks; None without one."""
     error: str = ""
     """The messages of the last attempt to create or delete it."""
     id: str | None = None
-    """Another one under the same name is another VM."""
+    """The VM's ID, which differs for a later VM of the same name."""
 
     @property
     def is_leaving(self) -> bool:
@@ -124,7 +124,7 @@ class GroupVm:
 
     @property
     def is_steady(self) -> bool:
-        """Return whether it runs, and the group changes nothing that stops it."""
+        """Return whether it runs and no action of the group interrupts it."""
         return self.status == RUNNING and self.action in HARMLESS_ACTIONS
 
 
@@ -140,7 +140,7 @@ def chips_of_machine(machine_type: str | None) -> int | None:
 
 
 def accelerator_type_of(machine_type: str | None, vms: int) -> str | None:
-    """Return the accelerator type of so many VMs, as the Cloud TPU API names it: `v6e-16` of 4 `ct6e-standard-4t`."""
+    """Return the Cloud TPU API's name of the type that the VMs form: `v6e-16` for 4 × `ct6e-standard-4t`."""
     match = _TPU_MACHINE.fullmatch(machine_type or "")
     if match is None or vms < 1:
         return None
@@ -151,7 +151,7 @@ def accelerator_type_of(machine_type: str | None, vms: int) -> str | None:
 def in_worker_order(vms: Iterable[GroupVm], worker_ids: Mapping[str, int]) -> list[GroupVm]:
     """Return the VMs in worker order: by `TPU_WORKER_ID` (by VM name), else by the index in the name, else by name.
 
-    A VM without an ID, such as one that is being recreated, takes a place that no other VM has.
+    A VM without a worker ID, such as one that is being recreated, gets an index that no other VM has.
     """
     listed = list(vms)
     numbers = {vm.name: int(match[1]) for vm in listed if (match := _TRAILING_NUMBER.search(vm.name))}

@@ -11,15 +11,15 @@ LAST = "last"
 
 
 def names_a_file(ref: str) -> bool:
-    """Return whether the argument means a saved log on this machine or standard input."""
+    """Return whether the argument names a saved log on this machine or standard input."""
     return ref == STDIN or (ref != LAST and path_of(ref).is_file())
 
 
 def names_a_log(ref: str) -> bool:
-    """Return whether the argument means a saved log, here or in a bucket."""
+    """Return whether the argument names a saved log, on this machine or in a bucket."""
     return ref.startswith("gs://") or names_a_file(ref)
 
 
 def path_of(ref: str) -> Path:
-    """Return the path that the argument would mean."""
+    """Return the path of the file that the argument names."""
     return Path("/dev/stdin" if ref == STDIN else ref).expanduser()

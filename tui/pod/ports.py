@@ -1,4 +1,4 @@
-"""The ports of a slice's first worker where the processes of a job find each other."""
+"""The ports of a slice's first worker at which the processes of a job find each other."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ IMAGE, DISK, BUCKET = "image", "disk", "bucket"
 KINDS = (SLICE, QUEUED, GROUP, TEMPLATE, IMAGE, DISK, POLICY, BUCKET)
 """Every kind of row."""
 DELETION_ORDER = ((QUEUED, GROUP), (SLICE,), (TEMPLATE, POLICY), (IMAGE, DISK), (BUCKET,))
-"""The kinds that are deleted together, the ones that use others first."""
+"""The kinds that are deleted at the same time, users before what they use."""
 DESCRIPTION_PREFIX = "tpu-tui:"
 """Begins the description of what tpu-tui creates, where a resource has no labels."""
 _USERS = {SLICE: (GROUP,), DISK: (SLICE, QUEUED), TEMPLATE: (GROUP,), POLICY: (GROUP,), IMAGE: (TEMPLATE,)}
-"""The kinds that are unused once all their users go, with the kinds of these, in the order of deletion."""
+"""The kinds of each kind's possible users, in the order of deletion. A resource without users is unused."""
 _SLICES_WITHOUT_COST = ("CREATING", "PREEMPTED", "TERMINATED", "DELETING")
 """States in which a slice is not charged; a stopped one has disks."""
 
@@ -56,9 +56,9 @@ class CloudResource:
     belongs_to: str | None = None
     """Of slices: the path of the queued resource that created it."""
     uses: tuple[str, ...] = ()
-    """Of groups and templates: the refs of what they need, which can be deleted only after them."""
+    """Of groups and templates: the refs of the resources they need, which can be deleted only after them."""
     made_for: str | None = None
-    """The path of the group for which tpu-tui made it, or which it is."""
+    """The path of the group for which tpu-tui made it; of a group, its own path."""
 
     @property
     def path(self) -> str:
@@ -128,7 +128,7 @@ def in_order_of_cost(resources: Iterable[CloudResource]) -> list[CloudResource]:
 
 
 def in_order_of_deletion(resources: Iterable[CloudResource]) -> list[list[CloudResource]]:
-    """Return the stages of a deletion; slices that go with a queued resource of the same deletion are left out."""
+    """Return the stages of a deletion, without slices that are deleted with a queued resource of the deletion."""
     chosen = list(resources)
     remaining = [resource for resource in chosen if holder_of(resource, chosen) is resource]
     stages = ([resource for resource in remaining if resource.kind in kinds] for kinds in DELETION_ORDER)
@@ -136,9 +136,13 @@ def in_order_of_deletion(resources: Iterable[CloudResource]) -> list[list[CloudR
 
 
 def holder_of(resource: CloudResource, chosen: Iterable[CloudResource]) -> CloudResource:
-    """Return the queued resource of a deletion with which a slice goes, else the resource itself."""
-    queued = (row for row in chosen if resource.kind == SLICE and row.kind == QUEUED)
-    return next((row for row in queued if row.path == resource.belongs_to), resource)
+    """Return the queued resource of a deletion with which a slice is deleted, else the resource itself."""
+    return next((row for row in chosen if _goes_with(resource, row)), resource)
+
+
+def _goes_with(resource: CloudResource, other: CloudResource) -> bool:
+    """Return whether a resource is a slice that is deleted with the queued resource that created it."""
+    return resource.kind == SLICE and other.kind == QUEUED and resource.belongs_to == other.path
 
 
 def find_unused(resources: Sequence[CloudResource]) -> list[CloudResource]:
@@ -160,7 +164,7 @@ def find_unused(resources: Sequence[CloudResource]) -> list[CloudResource]:
 def attach_users(resources: Iterable[CloudResource], incomplete: Iterable[str] = ()) -> list[CloudResource]:
     """Return the resources, each with the paths of the others that name it in `uses`.
 
-    Without users, it may have one of the `incomplete` kinds, of which not all are known.
+    Not all resources of the `incomplete` kinds are known: what they may use has unknown users (None) if it has none.
     """
     listed, hidden = list(resources), set(incomplete)
     users: dict[str, list[str]] = {}
@@ -179,10 +183,10 @@ def attach_users(resources: Iterable[CloudResource], incomplete: Iterable[str] =
 def find_resources(names: Sequence[str], listing: ResourceListing) -> list[CloudResource]:
     """Return the resources of these names: `NAME`, `ZONE/NAME`, `KIND/…` or `gs://NAME`, each once.
 
-    Raises UsageError for a name of none or of several, and a problem of the listing that may hide it.
+    Raises UsageError for a name of no or several resources, or the problem of the listing that may hide one.
     """
-    resources = {resource.ref: resource for name in names for resource in [_find(name, listing)]}
-    return list(resources.values())
+    found = [_find(name, listing) for name in names]
+    return list({resource.ref: resource for resource in found}.values())
 
 
 def _find(name: str, listing: ResourceListing) -> CloudResource:
@@ -210,13 +214,10 @@ def _names_of(resource: CloudResource) -> tuple[str, ...]:
 
 
 def describe_effect(chosen: Sequence[CloudResource], known: Iterable[CloudResource]) -> list[str]:
-    """Return a line for each resource of a deletion, in its order, with what goes or ends with it."""
+    """Return a line for each resource of a deletion, in its order, with what else is lost with it."""
     slices = [resource for resource in known if resource.kind == SLICE]
     return [
-        _effect(
-            resource,
-            [slice_ for slice_ in slices if slice_ is not resource and holder_of(slice_, (resource,)) is resource],
-        )
+        _effect(resource, [slice_ for slice_ in slices if _goes_with(slice_, resource)])
         for stage in in_order_of_deletion(chosen)
         for resource in stage
     ]

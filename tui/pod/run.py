@@ -35,8 +35,8 @@ _OPTIONAL_TEXTS = (
     "code_hash",
 )
 _WORKER_FIELDS = tuple(item.name for item in fields(Worker) if item.name not in ("reachable", "error", "remedy"))
-"""What a record has of a worker: all but what a test of its connection found."""
-_WORKERS_TEXTS = tuple(name for name in _WORKER_FIELDS if name not in ("index", "port", "host_keys"))
+"""The fields of a worker in a record: all except the results of a connection test."""
+_WORKER_TEXTS = tuple(name for name in _WORKER_FIELDS if name not in ("index", "port", "host_keys"))
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
 
@@ -94,7 +94,7 @@ class Run:
     name: str | None = None
     zone: str | None = None
     source: str | None = None
-    """The slice's source; None in older records, which are of the Cloud TPU API or, without a zone, a hosts file."""
+    """The slice's source. Older records have None: the Cloud TPU API or, without a zone, a hosts file."""
     project: str | None = None
     profile: str | None = None
     accelerator_type: str | None = None
@@ -122,7 +122,7 @@ class Run:
 
     @property
     def cores_expected(self) -> int | None:
-        """XLA devices of all workers, counted by the slice or implied by the accelerator type; None: unknown."""
+        """XLA devices of all workers, as the slice reports or its accelerator type implies; None if unknown."""
         if self.cores_per_worker:
             return self.cores_per_worker * len(self.workers)
         accelerator = parse(self.accelerator_type or "")
@@ -180,10 +180,10 @@ def _read_worker(row: Any) -> Worker:
         raise _wrong(f"the port of worker {index}", f"an integer from 1 to {MOST_PORT}")
     if not isinstance(keys, (list, tuple)) or not all(isinstance(key, str) for key in keys):
         raise _wrong(f"host_keys of worker {index}", "a list of texts")
-    for name in _WORKERS_TEXTS:
+    for name in _WORKER_TEXTS:
         if not OptionKind.TEXT.accepts(row.get(name)):
             raise _wrong(f"{name} of worker {index}", "a text")
-    texts = {name: row.get(name) for name in _WORKERS_TEXTS}
+    texts = {name: row.get(name) for name in _WORKER_TEXTS}
     return _worker(index=index, port=port, host_keys=tuple(keys), **texts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tui.pod.worker import Worker
@@ -27,13 +27,8 @@ class Symptom:
     create_time: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the symptom as `slices --json` prints it."""
-        return {
-            "symptom_type": self.symptom_type,
-            "worker_id": self.worker_id,
-            "details": self.details,
-            "create_time": self.create_time,
-        }
+        """Return the symptom as `slices --json` prints it (names are stable)."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ class Slice:
     data_disks: tuple[str, ...] = ()
     """Attached disks, as `projects/P/zones/Z/disks/NAME`."""
     os_login: str | None = None
-    """The value of `enable-oslogin` in its own metadata; None if that is left to the project's."""
+    """The value of `enable-oslogin` in the slice's metadata; None if only the project's metadata decides."""
     tpu_node: str | None = None
     """Of a group of user VMs: the TPU Node that they drive."""
     node_endpoints: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from tui.pod.slice import INSTANCE_GROUP, TPU_API, Slice
 CANNOT_STOP = "Cloud TPU stops and starts slices of one worker only"
 """Source: Cloud TPU API v2, StopNode: "This operation is only available with single TPU nodes"."""
 
-_NOT_TO_STOP = ("STOPPED", "STOPPING", "CREATING", "STARTING", "DELETING", "PREEMPTED", "TERMINATED")
+_NOT_RUNNING = ("STOPPED", "STOPPING", "CREATING", "STARTING", "DELETING", "PREEMPTED", "TERMINATED")
 
 
 def create_command(
@@ -22,7 +22,7 @@ def create_command(
     spot: bool | None = False,
     more: Sequence[str] = (),
 ) -> str:
-    """Return the command that creates a slice; unknown values stay placeholders in capitals."""
+    """Return the command that creates a slice, with placeholders in capitals for unknown values."""
     arguments = ["tpu-tui", "slices", "create", name, *_in_zone(zone)]
     arguments += ["--type", accelerator_type or "TYPE", "--version", runtime_version or "RUNTIME", *more]
     return shlex.join([*arguments, "--spot"] if spot else arguments)
@@ -62,7 +62,7 @@ def explain_impossible(slice_: Slice, action: str) -> str:
         return f"{CANNOT_STOP}, and {slice_.name} has {workers}.\n\nTo replace it:\n\n  {make_anew(slice_)}"
     if action == "start" and slice_.state != "STOPPED":
         return f"{slice_.name} is {slice_.state}. Only a slice that is STOPPED can be started."
-    if action == "stop" and slice_.state in _NOT_TO_STOP:
+    if action == "stop" and slice_.state in _NOT_RUNNING:
         return f"{slice_.name} is {slice_.state}. Only a slice that runs can be stopped."
     if action == "delete" and slice_.state == "DELETING":
         return f"{slice_.name} is being deleted already."
@@ -70,19 +70,19 @@ def explain_impossible(slice_: Slice, action: str) -> str:
 
 
 def explain_group_stop(slice_: Slice, action: str) -> tuple[str, str, str]:
-    """Return why an instance group is not stopped or started, and the commands that release and renew its VMs."""
+    """Return what cannot be done to an instance group, why, and the commands that release and recreate its VMs."""
     group = shlex.quote(slice_.path)
     release, renew = (f"tpu-tui groups resize {group} --size {size}" for size in (0, len(slice_.workers) or "N"))
     done = {"stop": "stopped", "start": "started"}[action]
     return (
         f"group {slice_.name} cannot be {done}",
-        "a group makes VMs that stop anew, and keeps no disks of VMs that it deletes",
+        "a group recreates VMs that stop, and keeps no disks of VMs that it deletes",
         f"{release} releases its VMs, {renew} makes new ones",
     )
 
 
 def make_anew(slice_: Slice) -> str:
-    """Return the two commands that replace the slice by one of the same kind."""
+    """Return the two commands that replace the slice with one of the same kind."""
     return f"{delete_command(slice_.name, slice_.zone)}, then {create_again(slice_)}"
 
 
@@ -100,7 +100,7 @@ def restart_advice(slice_: Slice, worker: int | None = None) -> str:
 
 
 def recreate_command(slice_: Slice, worker: int | None = None) -> str:
-    """Return gcloud's command that replaces the VMs of an instance group, or the one of a worker, by new ones."""
+    """Return gcloud's command that replaces the VMs of an instance group, or only one worker's VM, with new ones."""
     names = [vm.name for vm in slice_.workers if worker in (None, vm.index)]
     arguments = ["gcloud", "compute", "instance-groups", "managed", "recreate-instances", slice_.name]
     return shlex.join([*arguments, f"--instances={','.join(names)}", f"--zone={slice_.zone}"])

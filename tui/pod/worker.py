@@ -33,7 +33,7 @@ class Worker:
     instance: str | None = None
     """Its name in Compute Engine (`projects/P/zones/Z/instances/NAME`), by which IAP finds it."""
     machine_id: str | None = None
-    """The ID of its VM, where VMs are replaced one by one: the next one of the same name has another ID."""
+    """The ID of its VM, where VMs are replaced one by one: a later VM of the same name has another ID."""
     reachable: bool | None = None
     error: str | None = None
     remedy: str | None = None

@@ -22,7 +22,7 @@ RESERVED_VARIABLES = (
     "TPU_NUM_DEVICES",
     "XLA_EMIT_STEPLOG",
 )
-"""What a user may not set, and what a container gets, in this order; the other variables give way to `--env`."""
+"""What a user may not set, and a container gets, in this order; `--env` overrides the other variables."""
 HEARTBEAT = "torch_xla.core.xla_model::mark_step"
 """What every core prints at each step because of `XLA_EMIT_STEPLOG`; xla_dist leaves such lines out."""
 _DEVICES = {"v2": 8, "v3": 8, "v4": 4}
@@ -61,7 +61,7 @@ class XrtCluster:
     """`ip:port` of each of the TPU Node's endpoints; none for TPU VMs."""
     server_port: int = SERVER_PORT
     cores_per_worker: int | None = None
-    """XLA devices of a worker by the slice's source, for generations that xla_dist does not know."""
+    """XLA devices of a worker as the slice's source reports, for generations that xla_dist does not know."""
 
     @property
     def has_server(self) -> bool:
@@ -71,8 +71,11 @@ class XrtCluster:
     @property
     def devices(self) -> int:
         """XLA devices of a worker."""
-        generation = (self.accelerator_type or "").partition("-")[0]
-        return _DEVICES.get(generation) or self.cores_per_worker or _DEFAULT_DEVICES
+        return _DEVICES.get(self._generation) or self.cores_per_worker or _DEFAULT_DEVICES
+
+    @property
+    def _generation(self) -> str:
+        return (self.accelerator_type or "").partition("-")[0]
 
     def environment(self, place: int) -> dict[str, str]:
         """Return the variables of the worker at this place among the addresses."""
@@ -107,8 +110,8 @@ class XrtCluster:
 
     def describe_unknown_type(self) -> str | None:
         """Return what was chosen for a type that xla_dist does not know; None for one that it knows."""
-        is_known = (self.accelerator_type or "").partition("-")[0] in _DEVICES
-        if (self.accelerator_type in _HOST_BOUNDS) if self.has_server else is_known:
+        is_known = self.accelerator_type in _HOST_BOUNDS if self.has_server else self._generation in _DEVICES
+        if is_known:
             return None
         chosen = f"TPU_NUM_DEVICES is {self.devices}"
         if self.has_server:

@@ -17,8 +17,8 @@ STARTUP_TIMEOUT_S = 1200.0
 class MachineRequest(ABC):
     """The common part; empty texts leave the choice to the API.
 
-    `metadata_files` are the keys whose values were read from files, with the files' names; their values are in
-    `metadata`. A startup script, in the metadata too, may take `startup_timeout_s` once the machines run.
+    `metadata` has all values; `metadata_files` names the files from which some of them were read. A startup script,
+    which is metadata too, may run for `startup_timeout_s`.
     """
 
     name: str
@@ -50,7 +50,7 @@ class MachineRequest(ABC):
     @property
     @abstractmethod
     def delete_command(self) -> str:
-        """The command of tpu-tui that deletes what was created."""
+        """The command of tpu-tui that deletes everything that was created."""
 
     @property
     def has_startup_script(self) -> bool:

@@ -9,7 +9,7 @@ from tui.errors import TpuTuiError
 from tui.text.timestamps import seconds_since
 
 LEFTOVER_STATES = ("FAILED", "SUSPENDED")
-"""States that end without slices and keep the name, and possibly quota, until the request is deleted."""
+"""States in which a request has ended without slices, and keeps its name and possibly quota until it is deleted."""
 
 
 @dataclass(frozen=True, slots=True)

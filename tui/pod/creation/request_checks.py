@@ -32,7 +32,7 @@ _OF_TPU_VMS = {
     "spot": "--spot",
     "secure_boot": "--shielded-secure-boot",
 }
-"""What only TPU VMs have, by its name in `SliceRequest`."""
+"""The options that only TPU VMs have, by their fields of `SliceRequest`."""
 _LONGEST_NODE_PREFIX = 29
 
 
@@ -106,7 +106,7 @@ def _of_architecture(request: SliceRequest) -> Iterator[Objection]:
         if getattr(request, name):
             yield (
                 "architecture",
-                f"a TPU Node has no {option}: that belongs to machines, and it has none",
+                f"a TPU Node has no {option}, which only TPU VMs have",
                 "omit it; the VMs that control the node get theirs from the template of their instance group",
             )
     if request.cidr_range and not _is_block_of_node(request.cidr_range):

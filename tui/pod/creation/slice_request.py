@@ -12,7 +12,7 @@ from tui.pod.creation.machine_request import MachineRequest
 from tui.pod.slice_commands import delete_command
 
 VM, NODE = "vm", "node"
-"""The architectures: TPU VMs, and the TPU Node with endpoints that VMs of one's own drive."""
+"""The architectures: TPU VMs, and the TPU Node, whose endpoints the user's VMs drive."""
 READ_WRITE, READ_ONLY = "read-write", "read-only"
 
 
@@ -28,8 +28,8 @@ class DataDisk:
 class QueueRequest:
     """How a request waits for capacity, and how many slices it makes.
 
-    `nodes` slices are called `<node_prefix>-0` and so on, by default after the request; without `nodes` there is one
-    slice, `node_id`, by default also called like the request.
+    With `nodes`, the slices are `<node_prefix>-0` and so on; without, there is one slice, `node_id`. The default of
+    both names is the request's name.
     """
 
     valid_for_s: int | None = None
@@ -63,7 +63,7 @@ class SliceRequest(MachineRequest):
 
     @property
     def type_name(self) -> str:
-        """The accelerator type, also of a topology; a topology that is none stays as it is."""
+        """The accelerator type, given or implied by generation and topology; both as given if they are invalid."""
         name = self.accelerator_type or accelerator.type_of_topology(self.generation, self.topology)
         return name or f"{self.generation} {self.topology}"
 
@@ -98,11 +98,11 @@ class SliceRequest(MachineRequest):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStartup:
-    """The startup script of one worker, as far as it is known.
+    """What is known of the startup script of one worker.
 
-    `exit_code` is None until the script has ended, and for one that ended without an exit code (a signal, a runner
-    that failed); `detail` says what it waits for, or why it failed; `lines` are the last lines of its output.
-    `is_reachable` says whether the worker answered the last time.
+    `exit_code` is None until the script has ended, and after an end without one (a signal, a runner that failed).
+    `detail` says what it waits for, or why it failed; `lines` are the last lines of its output. `is_reachable` says
+    whether the worker answered the last query.
     """
 
     slice_name: str
@@ -115,7 +115,7 @@ class WorkerStartup:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether the script has ended with anything but 0."""
+        """Return whether the script has ended without exit code 0."""
         return self.has_ended and self.exit_code != 0
 
     def to_json(self) -> dict[str, Any]:
@@ -130,10 +130,10 @@ class WorkerStartup:
 
 @dataclass(frozen=True, slots=True)
 class CreationStep:
-    """One line of progress, with what is known by then: the operation's name and the seconds since its request.
+    """One line of progress, with the operation's name and the seconds since its request.
 
-    `request` is the document that is, or would be, sent; the first step has it. `startup` has every worker's startup
-    script, once the workers exist; a step whose `text` is empty only renews it.
+    The first step has the document that is, or would be, sent as `request`. Once the workers exist, `startup` has the
+    startup script of each; a step with an empty `text` only updates it.
     """
 
     text: str

@@ -1,9 +1,9 @@
-"""What a worker's systemd and journal say about its startup script. Pure.
+"""What a worker's systemd and journal report about its startup script. Pure.
 
-The words are those of the programs that Compute Engine's images run as `google-startup-scripts.service`: a Python one
-until 2020 (compute-image-packages, `metadata_scripts`); a Go one (guest-agent, `google_metadata_script_runner`) whose
-words for a failure changed in 2024; and its successor from 2025 (google-guest-agent, `gce_metadata_script_runner`),
-which reports a success only by its own end.
+The messages are those of the programs that Compute Engine's images run as `google-startup-scripts.service`: a Python
+one until 2020 (compute-image-packages, `metadata_scripts`); a Go one (guest-agent, `google_metadata_script_runner`)
+whose message about a failure changed in 2024; and its successor from 2025 (google-guest-agent,
+`gce_metadata_script_runner`), which reports success only with its last message.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OUTPUT = re.compile(
     rf'{_RUNNER}{_LEVEL}?(?:startup-script: |Metadata key\("startup-script"\), command\("[^"]*"\): ?'
     r'|(?=error while communicating with "startup-script" script: ))(?P<text>.*)'
 )
-"""Also the complaint about a line that is too long: the runner reads no more then, and the script breaks off."""
+"""Includes the error about a line that is too long, after which the runner stops reading and the script ends."""
 _RESULT = re.compile(rf'{_RUNNER}(?:Script "startup-script" failed with error: |startup-script )(?P<result>.*)')
 _EXIT_STATUS = re.compile(r"exit status (?P<code>\d{1,3})")
 _END_IS_SUCCESS = re.compile(r"Finished running startup scripts")
@@ -40,9 +40,9 @@ _EXITED = "1"
 
 
 def startup_of(worker: WorkerStartup, unit: Mapping[str, str], messages: Iterable[str]) -> WorkerStartup:
-    """Return the state of a worker's startup script by systemd's properties of the unit and its last messages.
+    """Return the state of a worker's startup script, from systemd's properties of the unit and its last messages.
 
-    Messages are of the present boot, without time and program's name.
+    The messages are those since the last boot, without their times and the program's name.
     """
     code, failure, lines, any_message = _read(messages)
     state = replace(worker, exit_code=code, detail=failure, lines=lines, has_ended=code is not None or bool(failure))

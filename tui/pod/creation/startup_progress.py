@@ -1,4 +1,4 @@
-"""How far the startup scripts of new slices are: the line of progress, and the error when one fails. Pure."""
+"""The progress of the startup scripts of new slices, as a line of text, and the error when one fails. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def startup_error(request: MachineRequest, states: Sequence[WorkerStartup]) -> T
 
 
 def stays(request: MachineRequest, state: WorkerStartup) -> str:
-    """Return that the slices stay, and the commands that look at one worker's script and that delete the slices."""
+    """Return that the slices stay, with the commands to look at one worker's script and to delete the slices."""
     look = shlex.join(["tpu-tui", "ssh", f"{request.zone}/{state.slice_name}", "--worker", str(state.worker)])
     stay, them = (
         ("the slice stays and costs", "it") if len(request.slice_names) == 1 else ("the slices stay and cost", "them")
@@ -52,7 +52,7 @@ def stays(request: MachineRequest, state: WorkerStartup) -> str:
 
 
 def _grouped(named: Sequence[WorkerStartup], states: Sequence[WorkerStartup]) -> str:
-    """Return some workers by their details, with the slice among several: `workers 0, 2 of pod-1: exit code 3`."""
+    """Group workers by their details, and by slice if there are several: `workers 0, 2 of pod-1: exit code 3`."""
     is_one_slice = len({state.slice_name for state in states}) == 1
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for state in named:

@@ -42,7 +42,7 @@ _OF_TEMPLATE = {
     "spot": "--spot",
     "reservation": "--reservation",
 }
-"""The options that say what a new template contains, by their fields."""
+"""The options of a new template, by their fields of `GroupRequest`."""
 
 
 def check_group_request(request: GroupRequest) -> None:
@@ -107,11 +107,10 @@ def _to_accelerator(request: GroupRequest) -> Iterator[Objection]:
             f"use one of {', '.join(MACHINE_TYPES)}; tpu-tui slices create has the older ones",
         )
     elif kind is not None and request.topology and chips_of_topology(request.topology) != kind.chips:
-        remedy = f"omit --topology, or give --accelerator-type {generation}"
         yield (
             "topology",
-            f"{request.accelerator_type} has {kind.chips} chips, and {request.topology} has others",
-            remedy,
+            f"{request.accelerator_type} has {kind.chips} chips, but {request.topology} does not",
+            f"omit --topology, or give --accelerator-type {generation}",
         )
     elif kind is not None and not request.topology and kind.workers > 1:
         yield (
@@ -129,7 +128,7 @@ def _to_accelerator(request: GroupRequest) -> Iterator[Objection]:
         yield (
             "topology",
             f"{request.topology} is not a multiple of the {chips} chips of a {request.machine}",
-            "use another",
+            "use another topology",
         )
     if request.tpu_node and request.is_tpu:
         yield "tpu-node", f"a {request.machine} has TPU chips itself", "omit --tpu-node"

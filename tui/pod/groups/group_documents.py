@@ -64,13 +64,13 @@ def template_document(request: GroupRequest, project: str) -> dict[str, Any]:
 
 
 def policy_document(request: GroupRequest) -> dict[str, Any]:
-    """Return the workload policy that connects the VMs to one slice."""
+    """Return the workload policy that connects the VMs as one slice."""
     policy = {"type": "HIGH_THROUGHPUT", "acceleratorTopology": request.topology}
     return {"name": request.name, "description": request.marker, "workloadPolicy": policy}
 
 
 def group_document(request: GroupRequest, project: str) -> dict[str, Any]:
-    """Return the managed group, which stays empty where a resize request asks for the VMs."""
+    """Return the managed group, whose size is 0 where a resize request adds the VMs."""
     document: dict[str, Any] = {
         "name": request.name,
         "description": request.marker,
@@ -100,7 +100,7 @@ def policy_path(request: GroupRequest, project: str) -> str:
 
 
 def template_path(request: GroupRequest, project: str) -> str:
-    """Return the full path of the group's template; a given one can be a path of any form."""
+    """Return the full path of the group's template, which a request may give by name, path or address."""
     name = request.template_name
     if "/" not in name:
         return f"projects/{project}/global/instanceTemplates/{name}"

@@ -63,22 +63,22 @@ class GroupRequest(MachineRequest):
 
     @property
     def machine(self) -> str:
-        """The machine type, also of an accelerator type; empty if neither is known."""
+        """The machine type, given or implied by the accelerator type; empty if neither is known."""
         return self.machine_type or MACHINE_TYPES.get(self.accelerator_type.partition("-")[0], "")
 
     @property
     def is_tpu(self) -> bool:
-        """Return whether its VMs have TPUs of their own."""
+        """Return whether its machine type has TPUs."""
         return is_tpu_machine(self.machine)
 
     @property
     def is_bulk(self) -> bool:
-        """Return whether its VMs are one slice and created all at once."""
+        """Return whether its VMs form one slice and are created all at once."""
         return bool(self.topology)
 
     @property
     def waits_for_capacity(self) -> bool:
-        """Return whether a lack of capacity is no failure: the group's VMs are created once there is enough."""
+        """Return whether the group waits for capacity, so that a lack of it is not a failure."""
         return self.is_bulk or self.flex_start
 
     @property
@@ -88,19 +88,19 @@ class GroupRequest(MachineRequest):
 
     @property
     def vms(self) -> int | None:
-        """How many VMs the group gets: its size, else what its topology or accelerator type needs."""
+        """How many VMs the group gets: its size, else the number that its topology or type needs."""
         return self.size if self.size is not None else self.needed_vms
 
     @property
     def needed_vms(self) -> int | None:
-        """How many VMs the topology, or the accelerator type, needs; None where neither says."""
+        """How many VMs the topology, or else the accelerator type, needs; None if that is unknown."""
         chips = chips_of_machine(self.machine)
         if chips is None:
             return None
-        needed_chips = accelerator.chips_of_topology(self.topology)
-        if not self.topology:
-            kind = self.accelerator
-            needed_chips = None if kind is None else kind.chips
+        if self.topology:
+            needed_chips = accelerator.chips_of_topology(self.topology)
+        else:
+            needed_chips = self.accelerator.chips if self.accelerator else None
         return needed_chips // chips if needed_chips and needed_chips % chips == 0 else None
 
     @property
@@ -110,7 +110,7 @@ class GroupRequest(MachineRequest):
 
     @property
     def provisioning(self) -> str:
-        """The template's provisioning model; a reservation is bound where the VMs are created all at once."""
+        """The template's provisioning model, which is RESERVATION_BOUND only for one slice in a reservation."""
         if self.spot:
             return SPOT
         if self.flex_start:
@@ -129,7 +129,7 @@ class GroupRequest(MachineRequest):
 
     @property
     def marker(self) -> str:
-        """The description of what is made for the group, by which `groups delete` finds it."""
+        """The description of every resource made for the group, by which `groups delete` finds it."""
         return marker_of(self.path, self.description)
 
     @property
@@ -143,12 +143,12 @@ class GroupRequest(MachineRequest):
 
 
 def marker_of(group: str, text: str = "") -> str:
-    """Return the description of what is made for the group `zone/name`, with the user's text."""
+    """Return the description of a resource made for the group `zone/name`, with the user's text."""
     return f"{_OWNER}{group}" + (f". {text}" if text else "")
 
 
 def group_in_marker(description: str) -> str | None:
-    """Return `zone/name` of the group for which a resource was made, by its description."""
+    """Return `zone/name` of the group for which the resource with this description was made; None for others."""
     if not description.startswith(_OWNER):
         return None
     return description.removeprefix(_OWNER).partition(". ")[0]
