@@ -1,1 +1,1 @@
-"""The cloud: where slices come from (the Cloud TPU API or a hosts file), and buckets."""
+"""The cloud: the sources of slices (the Cloud TPU API, instance groups, a hosts file), and buckets."""

@@ -20,7 +20,7 @@ from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.worker import Worker
 
 REFUSED_INTERVAL_S = 600.0
-"""How long groups are not listed again after a refusal, which a refresh every few seconds would repeat."""
+"""How long groups are not listed again after a refusal, which every refresh would repeat."""
 
 
 class CloudInventory:
@@ -75,7 +75,7 @@ class CloudInventory:
     async def get(self, name: str, zone: str | None) -> Slice:
         """Return one slice. Raises UsageError for none or several of that name, CloudError when a source fails.
 
-        A group and a TPU Node of the same name are one: the group.
+        Where a group and a TPU Node have the same name, the name means the group.
         """
         if zone is None:
             return await self._pick(name)
@@ -98,7 +98,7 @@ class CloudInventory:
         raise tpu
 
     async def find(self, name: str, zone: str) -> Slice | None:
-        """Return the slice of a run as it is now; None if it is gone. Raises CloudError where that is not known."""
+        """Return the slice of a run as it is now; None if it is gone. Raises CloudError if that is unknown."""
         group = None if self.groups is None else await self.groups.find_group(name, zone)
         return await self.tpu.find(name, zone) if group is None else await self._slice_of(group)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tui.errors import CloudError
 from tui.settings.gcloud import config_directory
+from tui.text.printable import one_line
 
 LOGIN = "gcloud auth application-default login"
 """The command that makes application default credentials."""
@@ -28,7 +29,7 @@ _GCLOUD_LOGIN_FILES = ("credentials.db", "access_tokens.db")
 _PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 """Contains `Google Compute Engine` on its machines, also in containers."""
 _QUIET = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "false", "GLOG_minloglevel": "3"}
-"""gRPC reads these when it is first imported. From C it writes to descriptor 2, where the console draws."""
+"""gRPC reads these on its first import. Its C code writes to descriptor 2, where the console draws."""
 
 
 class NoCredentialsError(CloudError):
@@ -44,7 +45,7 @@ class FoundCredentials:
 
 
 def silence_libraries() -> None:
-    """Keep Google's libraries off stderr; call this before they are imported."""
+    """Keep the output of Google's libraries off stderr; call this before they are imported."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     for name in ("google", "grpc"):
@@ -85,7 +86,7 @@ def _from_file(path: Path, source: str) -> FoundCredentials:
             load: Any = google.auth.load_credentials_from_file
             credentials, project = load(str(path), scopes=_SCOPES)
     except (GoogleAuthError, OSError, ValueError, AttributeError, TypeError) as error:
-        why = " ".join(str(error.args[0] if error.args else error).split())
+        why = one_line(str(error.args[0] if error.args else error))
         raise CloudError(f"{source} cannot be used", why=f"{path}: {why}", remedy=LOGIN) from None
     return FoundCredentials(credentials, project or getattr(credentials, "quota_project_id", None))
 
@@ -97,7 +98,7 @@ def _from_metadata_server() -> FoundCredentials:
     try:
         credentials, project = google.auth.default(scopes=_SCOPES)
     except GoogleAuthError as error:
-        raise CloudError("this machine has no credentials", why=str(error), remedy=LOGIN) from None
+        raise CloudError("this machine has no credentials", why=one_line(str(error)), remedy=LOGIN) from None
     return FoundCredentials(credentials, project)
 
 

@@ -27,7 +27,7 @@ class Listing:
 
 
 class Inventory(Protocol):
-    """A source of slices. ARCHITECTURE.md describes how a new one fits in."""
+    """A source of slices. ARCHITECTURE.md describes how to add one."""
 
     async def slices(self) -> Listing:
         """Return every slice; a zone that fails becomes a problem of the listing."""
@@ -50,7 +50,7 @@ class Inventory(Protocol):
         ...
 
     async def describe(self, slice_: Slice) -> dict[str, Any]:
-        """Return everything that the source reports of a slice, in its own words."""
+        """Return everything that the source reports about a slice, in the source's form."""
         ...
 
     async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""How long a request to one of Google's APIs is repeated while the service is unavailable, and how often."""
+"""How long, and after which pauses, requests to Google's APIs are repeated while a service is unavailable."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The Compute Engine API: firewalls, project metadata, SSH keys."""
+"""The Compute Engine API: groups, disks, images, firewalls, metadata and SSH keys; and the OS Login API."""

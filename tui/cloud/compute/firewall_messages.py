@@ -28,7 +28,7 @@ _VPC = "vpc"
 _ORDER = ("organisation", "system", _VPC, "network", "regional")
 _ORDER_POLICIES_FIRST = ("organisation", "system", "network", "regional", _VPC)
 _ACTIONS = {"allow": ALLOW, "apply_security_profile_group": ALLOW, "deny": DENY}
-"""The second sends traffic to an inspection, which drops what is malicious."""
+"""`apply_security_profile_group` sends traffic to an inspection, which drops malicious packets."""
 _TCP = ("tcp", "6", "all")
 _INSTANCES = ("", "INSTANCES")
 """Targets that are virtual machines; the others are load balancers."""
@@ -41,7 +41,7 @@ _UNKNOWN_MEMBERS = {
     "Networks": "networks",
     "SecureTags": "secure tags",
 }
-"""Ways to name one end of a connection whose members the API does not list."""
+"""Criteria for one end of a connection whose members the API does not list."""
 
 
 def depends_on_order(found: Message) -> bool:

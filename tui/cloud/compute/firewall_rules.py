@@ -40,8 +40,8 @@ class FirewallRules:
     async def read(self, network: str | None, project: str | None = None, region: str | None = None) -> Ruleset:
         """Return the rules now in force for a network (its name or any form of its address; None: `default`).
 
-        A network of another project is read there. If policies may not be read, the result has the VPC firewall
-        rules and the gap. Raises CloudError if those may not be read either.
+        A network of another project is read there. Without permission to read policies, the result has the VPC
+        firewall rules and the gap. Raises CloudError without permission to read those either.
         """
         return await asyncio.to_thread(self._read, network or "default", project, region)
 
@@ -91,10 +91,7 @@ class _FirewallQuery:
         return Ruleset(effective_rules(message, f"projects/{self._network}", vpc_first=vpc_first), tuple(gaps))
 
     def _get_or_error(self, get: Callable[[], Answer], permission: str) -> Answer | CloudError:
-        """Make a request; return the error if it is not allowed.
-
-        Raises CloudError for any other failure.
-        """
+        """Make a request; return the error if it is not permitted. Raises CloudError for any other failure."""
         from google.api_core.exceptions import Forbidden, NotFound
 
         try:

@@ -1,4 +1,4 @@
-"""Firewall rules of the Compute Engine API, as far as they concern TCP over IPv4."""
+"""Firewall rules of the Compute Engine API, reduced to TCP over IPv4."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class FirewallRule:
     policy: str = ""
     """The rule's policy, e.g. `organisation firewall policy base`; empty for a VPC firewall rule."""
     also: tuple[str, ...] = ()
-    """Other ways in which the far end may match, whose members are unknown, e.g. `domain names`."""
+    """Other criteria that the far end may match, whose members are unknown, e.g. `domain names`."""
     only: tuple[str, ...] = ()
-    """Further conditions that are unknown here, e.g. `secure tags`."""
+    """Further conditions that cannot be evaluated here, e.g. `secure tags`."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ _TPU_MACHINES = "name eq '(ct|tpu)[0-9].*'"
 
 
 async def list_tpu_machines(settings: Settings, zones: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the machine types of each of the zones, or of every zone that has some. Raises CloudError.
+    """Return the machine types by zone, for the given zones or for all that have some. Raises CloudError.
 
     A local pod without a Compute Engine API has none.
     """

@@ -1,4 +1,4 @@
-"""What a project has in Compute Engine beside VMs: list it, and delete one and wait until it is gone.
+"""Resources of a project in Compute Engine other than VMs: list them, and delete one and wait until it is gone.
 
 Source: Compute Engine API v1, the aggregated lists and the `delete` of each collection.
 """
@@ -76,7 +76,7 @@ class ComputeResources:
         row: Callable[[Mapping[str, Any], str], CloudResource],
         keep: Callable[[Mapping[str, Any]], bool] = lambda _: True,
     ) -> Rows:
-        """Return the rows of a collection in all places, each made of the API's document and the project."""
+        """Return the rows of a collection in all places; `row` converts a document of the API, given the project."""
         collection = COLLECTIONS[kind]
         async with self._requests(kind) as requests:
             documents, problems = await requests.aggregated(_plural(kind), f"compute.{collection}.list", collection)

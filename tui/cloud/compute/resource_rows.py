@@ -15,7 +15,7 @@ from tui.text.timestamps import to_utc
 _STATES_WITHOUT_COST = ("FAILED", "DELETING")
 _BYTES_PER_GB = 1e9
 _TENANT_MACHINE = "t1v-n-"
-"""Begins the names of the machines of TPU VMs, which the slice stands for."""
+"""Begins the names of the machines of TPU VMs, instead of which a row names the slice."""
 
 
 def disk_row(disk: Mapping[str, Any]) -> CloudResource:
@@ -80,7 +80,7 @@ def attach_slices(
 ) -> list[CloudResource]:
     """Return the disks with the slices and queued resources that name them; `users` is by `zone/name`.
 
-    Unless all slices are known, a disk without a user may have one.
+    Unless all slices are known, the users of a disk without any are unknown (None).
     """
     attached = [replace(disk, used_by=_users(disk, sorted(set(users.get(disk.path, ()))))) for disk in disks]
     return [disk if disk.used_by or slices_known else replace(disk, used_by=None) for disk in attached]

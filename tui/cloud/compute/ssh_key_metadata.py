@@ -79,7 +79,7 @@ def _bare(key: str) -> str:
 
 
 def _expiry(text: str) -> datetime | None:
-    """Return when a key expires; a key with an unreadable time has expired, so that a new one is added."""
+    """Return when a key expires; an unreadable time counts as past, so that a new key is added."""
     try:
         expiry = parse_json(text)["expireOn"]
         return datetime.strptime(expiry, "%Y-%m-%dT%H:%M:%S%z").astimezone(timezone.utc)

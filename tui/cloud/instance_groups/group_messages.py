@@ -1,4 +1,4 @@
-"""Compute Engine's documents of a managed instance group as nouns, and the group as a slice. Pure.
+"""Convert Compute Engine's documents of a managed instance group, and the group to a slice. Pure.
 
 Source: Compute Engine API v1, `instanceGroupManagers`, `instanceTemplates`, `ManagedInstance`, `instances` and
 `getGuestAttributes`; gcloud's `compute ssh` for the key alias; the metadata `tpu-env` of TPU VMs.
@@ -32,7 +32,7 @@ _HEALTH_ORDER = ("UNHEALTHY", "TIMEOUT", "DRAINING", "UNKNOWN", "HEALTHY")
 
 
 def group_of(manager: Document, template: Document | None) -> InstanceGroup:
-    """Convert a group and the template of its VMs; None if the template could not be read."""
+    """Convert a group and the template of its VMs, which is None if it could not be read."""
     properties = (template or {}).get("properties", {})
     interfaces, scheduling = properties.get("networkInterfaces", ()), properties.get("scheduling", {})
     metadata = _metadata(properties)
@@ -60,7 +60,7 @@ def group_of(manager: Document, template: Document | None) -> InstanceGroup:
 
 
 def template_link(manager: Document) -> str:
-    """Return the address of the template of which a group makes new VMs."""
+    """Return the address of the template from which a group creates new VMs."""
     for version in manager.get("versions", ()):
         is_for_the_rest = not {"fixed", "percent"} & set(version.get("targetSize", ()))
         if is_for_the_rest and (link := version.get("instanceTemplate")):
@@ -90,9 +90,9 @@ def _place_of_health(state: str) -> int:
 def slice_of_group(
     group: InstanceGroup, project: str, vms: Sequence[GroupVm], instances: Mapping[str, Document]
 ) -> Slice:
-    """Convert a group to a slice: its workers are the VMs that are to stay; `instances` are documents by name.
+    """Convert a group to a slice, with the VMs that stay as its workers; `instances` are their documents by name.
 
-    A VM that does not exist at present is a worker without an address.
+    A VM that does not exist now is a worker without an address.
     """
     ids = {name: worker_id for name, instance in instances.items() if (worker_id := _worker_id(instance)) is not None}
     staying = in_worker_order((vm for vm in vms if not vm.is_leaving), ids)
@@ -128,7 +128,7 @@ def slice_of_group(
 def with_node(slice_: Slice, node: Slice) -> Slice:
     """Return the slice of a group with the TPU Node that its VMs drive: its type, cores and endpoints.
 
-    It is ready, and healthy, when both are.
+    The slice is ready, or healthy, when both are.
     """
     if slice_.state == "READY" and node.state != "READY":
         state, description = node.state, f"TPU Node {node.name} is {node.state}"

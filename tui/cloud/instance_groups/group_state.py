@@ -1,6 +1,6 @@
-"""The state of a group, and of its single VMs, in the words that slices have. Pure.
+"""The states of a group and of its VMs, with the names that slices use. Pure.
 
-Source: Compute Engine API v1, `ManagedInstance.currentAction`, `instanceStatus` and `instanceHealth`. The words of
+Source: Compute Engine API v1, `ManagedInstance.currentAction`, `instanceStatus` and `instanceHealth`. The names of
 the states are those of `Node.State` of the Cloud TPU API.
 """
 
@@ -37,7 +37,7 @@ _BY_STATUS = {
     "SUSPENDED": "STOPPED",
     "TERMINATED": "STOPPED",
 }
-"""States of a VM with which the group does nothing."""
+"""States of a VM during which the group does nothing with it."""
 _WORST_FIRST = ("PREEMPTED", "STOPPED", "STOPPING", "REPAIRING", "RESTARTING", "CREATING", "STARTING", "UNKNOWN")
 _HEALTHY = "HEALTHY"
 _SHOWN = 4
@@ -56,7 +56,7 @@ def state_of(group: InstanceGroup, vms: Sequence[GroupVm]) -> str:
 
 
 def vm_state(vm: GroupVm, *, is_spot: bool) -> str:
-    """Return the state of a VM that is not steady. A spot VM that stops, though the group did not, was preempted."""
+    """Return the state of a VM that is not steady. A spot VM that the group did not stop was preempted."""
     if vm.action != NO_ACTION:
         return _BY_ACTION.get(vm.action, "UNKNOWN")
     state = _BY_STATUS.get(vm.status or "PENDING", "UNKNOWN")
@@ -70,7 +70,7 @@ def health_of(vms: Sequence[GroupVm]) -> str | None:
 
 
 def describe_state(group: InstanceGroup, state: str, vms: Sequence[GroupVm]) -> str | None:
-    """Return what keeps a group from being ready and healthy, worker by worker; None for nothing."""
+    """Return what keeps a group from being ready and healthy, by worker; None if nothing does."""
     parts = [f"worker {index} {describe_vm(vm)}" for index, vm in enumerate(vms) if is_noteworthy(vm)]
     if len(parts) > _SHOWN:
         parts = [*parts[:_SHOWN], f"and {len(parts) - _SHOWN} more"]
@@ -96,7 +96,7 @@ def is_noteworthy(vm: GroupVm) -> bool:
 
 
 def describe_vm(vm: GroupVm) -> str:
-    """Return a VM's name with what the API reports of it, and the error of the group's last attempt."""
+    """Return a VM's name with its status, action and health, and the error of the group's last attempt."""
     states = [vm.status or "not there"]
     states += [state for state, fine in ((vm.action, NO_ACTION), (vm.health, _HEALTHY)) if state not in (None, fine)]
     text = f"({vm.name}) is {', '.join(states)}"

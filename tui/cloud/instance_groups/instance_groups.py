@@ -31,12 +31,12 @@ LIST_PERMISSION = "compute.instanceGroupManagers.list"
 _GET_PERMISSION = "compute.instanceGroupManagers.get"
 _MANAGERS = "instanceGroupManagers"
 _NAMES_PER_FILTER = 50
-"""Names of VMs in one filter, whose length is limited as that of an address."""
+"""Names of VMs in one filter, which is part of an address of limited length."""
 
 
 @dataclass(frozen=True)
 class GroupListing:
-    """The groups found, all of them, and the problems that may hide others."""
+    """The groups found, slices or not, and the problems that may hide others."""
 
     groups: tuple[InstanceGroup, ...] = ()
     problems: tuple[TpuTuiError, ...] = ()
@@ -48,7 +48,7 @@ class InstanceGroups:
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self._requests = ComputeRequests(settings, role=ROLE, patience=patience)
         self._templates: dict[tuple[str, str], Document] = {}
-        """By address and by the time when the group was created: another group may have another template."""
+        """By address and the group's creation time: a later group may have a new template of the same name."""
 
     async def list_groups(self) -> GroupListing:
         """Return the groups of the configured zones, or of all, and their regions. Raises CloudError."""
@@ -93,7 +93,7 @@ class InstanceGroups:
         return await self._with_template(manager) if manager else None
 
     async def host_keys(self, slice_: Slice) -> Slice:
-        """Return the slice with the host keys that its VMs published as guest attributes; a VM without any has none.
+        """Return the slice with the host keys that its VMs published as guest attributes.
 
         Raises CloudError when the API cannot be reached.
         """
@@ -156,7 +156,7 @@ class InstanceGroups:
         return [vm for page in pages for vm in page.get("managedInstances", ())]
 
     async def _instances(self, group: InstanceGroup, names: Sequence[str]) -> dict[str, Document]:
-        """Return the documents of VMs by name; one that is gone meanwhile is missing."""
+        """Return the documents of VMs by name, without those that no longer exist."""
         batches = (names[first : first + _NAMES_PER_FILTER] for first in range(0, len(names), _NAMES_PER_FILTER))
         answers = await asyncio.gather(
             *(
@@ -195,8 +195,8 @@ class InstanceGroups:
         return group_messages.host_keys_of(answer)
 
     async def _with_template(self, manager: Document) -> InstanceGroup:
-        is_worth_it = not InstanceGroup(manager["name"], "").is_of_gke
-        return group_messages.group_of(manager, await self._template(manager) if is_worth_it else None)
+        is_of_gke = InstanceGroup(manager["name"], "").is_of_gke
+        return group_messages.group_of(manager, None if is_of_gke else await self._template(manager))
 
     async def _template(self, manager: Document) -> Document | None:
         """Return the template of a group's VMs; None if it is gone, or may not be read."""
@@ -224,7 +224,7 @@ def is_forbidden(error: TpuTuiError) -> bool:
 
 
 def _is_lost_slice(group: InstanceGroup) -> bool:
-    """Return whether a group would be a slice if its VMs were in one zone."""
+    """Return whether a regional group would be a slice if it were zonal."""
     return group.is_regional and replace(group, is_regional=False).is_slice
 
 

@@ -1,4 +1,4 @@
-"""Which group of user VMs drives which TPU Node. Pure."""
+"""Find the TPU Node that each group of user VMs drives. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _DEFAULT_NETWORK = "default"
 def pair_nodes(groups: Iterable[InstanceGroup], nodes: Sequence[Slice]) -> list[InstanceGroup]:
     """Return the groups with their TPU Nodes: the one that the template names, else the only one that fits.
 
-    A group fits a node of its zone and network that has as many endpoints as the group is to have VMs. Nothing is
-    paired if several groups fit a node, or several nodes a group.
+    A group fits a node of its zone and network whose number of endpoints is the group's target size. A node that
+    several groups fit, or a group that several nodes fit, is not paired.
     """
     all_groups = list(groups)
     named = {(group.zone, group.tpu_node) for group in all_groups}

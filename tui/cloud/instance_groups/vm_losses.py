@@ -43,7 +43,7 @@ _REPLACED = {
     "applyUpdatesToInstances": "was replaced by an update of {group}",
     "patch": "was replaced by an update of {group}",
 }
-"""What the operations on a group mean for a VM that it no longer has, and for one that it made again."""
+"""What the operations on a group mean for a VM that it no longer has, and for one that it recreated."""
 _SERVICE_AGENT = "gserviceaccount.com"
 _OF_GROUPS, _OF_VMS = "/instanceGroupManagers/", "/instances/"
 _NEVER = datetime.min.replace(tzinfo=timezone.utc)
@@ -52,10 +52,10 @@ _NEVER = datetime.min.replace(tzinfo=timezone.utc)
 def explain_losses(
     operations: Iterable[Document], group: str, lost: Iterable[Worker], left: Iterable[Worker], since: str | None
 ) -> dict[int, str]:
-    """Return why each lost worker's VM is gone, by worker: `was preempted`; what has no explanation is left out.
+    """Return why lost workers' VMs are gone, by worker: `was preempted`; workers without an explanation are left out.
 
-    `left` are the workers that the group has now. A system event explains more than the request that followed it,
-    and a request to the group more than the deletion by which the group carried it out.
+    `left` are the workers that the group has now. A system event takes precedence over the request that followed it,
+    and a request to the group over the deletion that carried it out.
     """
     earliest = (parse_time(since) or _NEVER) - (CLOCK_TOLERANCE if since else timedelta())
     recent = [operation for operation in operations if _time(operation) >= earliest]
@@ -76,7 +76,7 @@ def explain_losses(
 
 
 def _meaning(operations: Sequence[Document], meanings: Mapping[str, str], group: str) -> str:
-    """Return what the newest operation that has a meaning means, with the user who asked for it."""
+    """Return the meaning of the newest operation that has one, with the user who requested it; empty without one."""
     newest = next((operation for operation in operations if _verb(operation) in meanings), None)
     if newest is None:
         return ""
@@ -86,7 +86,7 @@ def _meaning(operations: Sequence[Document], meanings: Mapping[str, str], group:
 
 
 def _is_about(operation: Document, worker: Worker) -> bool:
-    """Return whether an operation is about a worker's VM, and not about the next VM of the same name."""
+    """Return whether an operation is about a worker's VM, and not about a later VM of the same name."""
     is_same = str(operation.get("targetId", worker.machine_id)) == worker.machine_id
     return _OF_VMS in _link(operation) and _target(operation) == worker.hostname and is_same
 

@@ -16,12 +16,12 @@ from tui.pod.creation.machine_request import CREATED_BY
 from tui.pod.resources import BUCKET, CloudResource, is_made_by_us
 
 _REQUEST = "tpu-tui-request"
-"""The label that tells a bucket of this request from another one's after a lost answer."""
+"""The label that distinguishes, after a lost answer, a bucket of this request from one of another request."""
 _ADMIN = "roles/storage.admin"
 _PAGE_OBJECTS = 1000
 _DELETIONS_AT_ONCE = 16
 _ROUNDS = 3
-"""How often a bucket is emptied in which something still appears."""
+"""How often a bucket is emptied while objects keep appearing in it."""
 
 OnDeleted = Callable[[int], None]
 """Called with the number of deleted objects so far."""
@@ -36,13 +36,13 @@ class BucketFacts:
 
 
 class BucketLifecycle(Buckets):
-    """The project's buckets as a whole; each call raises UsageError or CloudError."""
+    """The project's buckets as a whole. Each method raises UsageError or CloudError."""
 
     async def list_own(self) -> list[CloudResource]:
         """Return the project's buckets that tpu-tui created, each with whether nothing is stored in it."""
         client = await self._open()
         options = self._options(self._retry_s)
-        buckets = await self._ask("buckets cannot be listed", partial(_again_from_start, client, options), _ADMIN)
+        buckets = await self._ask("buckets cannot be listed", partial(_list_buckets, client, options), _ADMIN)
         own = [bucket for bucket in buckets if is_made_by_us(bucket.labels)]
         return list(await asyncio.gather(*(self._row(client, bucket) for bucket in own)))
 
@@ -63,21 +63,23 @@ class BucketLifecycle(Buckets):
         """Return whether a bucket stores nothing, neither old versions nor soft-deleted objects; None if unknown."""
         options = self._options(self._retry_s) | {"max_results": 1}
         what = f"objects of gs://{bucket.name} cannot be listed"
+
+        async def has(**kind: bool) -> bool:
+            return bool(await self._ask(what, lambda: list(client.list_blobs(bucket, **options, **kind))))
+
         try:
-            for kind in ("versions", "soft_deleted") if _retention_s(bucket) else ("versions",):
-                list_one = partial(client.list_blobs, bucket, **options, **{kind: True})
-                if await self._ask(what, lambda list_one=list_one: list(list_one())):  # type: ignore[misc]
-                    return False
+            return not (await has(versions=True) or (_retention_s(bucket) and await has(soft_deleted=True)))
         except TpuTuiError:
             return None
-        return True
 
     async def facts(self, url: BucketUrl) -> BucketFacts:
         """Return who made a bucket and what its deletion leaves."""
-        client = await self._open()
-        read = partial(client.get_bucket, url.bucket, **self._options(self._retry_s))
-        bucket = await self._ask(f"{url} cannot be read", read, _ADMIN)
+        bucket = await self._bucket(url, f"{url} cannot be read")
         return BucketFacts(is_made_by_us(bucket.labels), _retention_s(bucket))
+
+    async def _bucket(self, url: BucketUrl, what: str) -> Any:
+        client = await self._open()
+        return await self._ask(what, partial(client.get_bucket, url.bucket, **self._options(self._retry_s)), _ADMIN)
 
     async def create(self, url: BucketUrl, location: str, labels: Mapping[str, str]) -> str:
         """Create a bucket with uniform access in a region and return its location, in capitals."""
@@ -88,15 +90,14 @@ class BucketLifecycle(Buckets):
         bucket.iam_configuration.uniform_bucket_level_access_enabled = True
         create = partial(client.create_bucket, bucket, location=location, **self._options(self._retry_s))
         if not await self._ask(f"{url} cannot be created", partial(_succeeds, create), _ADMIN):
-            await self._require_own(client, url, request)
+            await self._require_own(url, request)
         return await self.location(url.bucket)
 
-    async def _require_own(self, client: Any, url: BucketUrl, request: str) -> None:
+    async def _require_own(self, url: BucketUrl, request: str) -> None:
         """Raise UsageError for a bucket that another request created."""
         what = f"{url} cannot be created"
-        read = partial(client.get_bucket, url.bucket, **self._options(self._retry_s))
         try:
-            bucket = await self._ask(what, read, _ADMIN)
+            bucket = await self._bucket(url, what)
         except TpuTuiError:
             raise UsageError(
                 what, why="another project has that name", remedy="choose a name that no one else uses"
@@ -148,8 +149,8 @@ class BucketLifecycle(Buckets):
         return deleted
 
 
-def _again_from_start(client: Any, options: Mapping[str, Any]) -> list[Any]:
-    """Return the project's buckets; a page token that expires makes the listing begin again, once."""
+def _list_buckets(client: Any, options: Mapping[str, Any]) -> list[Any]:
+    """Return the project's buckets; if a page token expires, the listing begins again, once."""
     from google.api_core.exceptions import BadRequest
 
     try:
@@ -164,7 +165,7 @@ def _retention_s(bucket: Any) -> int:
 
 
 def _succeeds(call: Callable[[], object]) -> bool:
-    """Make a call; return False where the service reports a conflict: the name is taken, the bucket is not empty."""
+    """Make a call; return False if the service reports a conflict: the name is taken, the bucket is not empty."""
     from google.api_core.exceptions import Conflict, PreconditionFailed
 
     try:

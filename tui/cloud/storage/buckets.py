@@ -70,7 +70,7 @@ def parse_url(text: str, *, example: str = "gs://bucket/path") -> BucketUrl:
 
 
 def _explain_name(text: str) -> tuple[str, str]:
-    """Return what is wrong with a bucket's name, and the address without that; each empty where unknown."""
+    """Return what is wrong with a bucket's name, and the corrected address; each empty where unknown."""
     match = _ANY_NAME.fullmatch(text)
     if match is None:
         return "", ""
@@ -337,7 +337,7 @@ class Buckets:
 class _Sink:
     """The file that an object is written to; writing fails once the download is abandoned.
 
-    A downloading thread cannot be cancelled from outside, and the interpreter waits for it before it exits.
+    A thread that downloads cannot be cancelled from outside, and the interpreter waits for it before it exits.
     """
 
     def __init__(self, file: IO[bytes], note: Callable[[bytes], None]) -> None:

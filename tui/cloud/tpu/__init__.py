@@ -1,1 +1,1 @@
-"""The Cloud TPU API: slices and queued resources."""
+"""The Cloud TPU API: slices, queued resources, and what zones offer."""

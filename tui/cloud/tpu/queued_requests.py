@@ -60,7 +60,7 @@ class QueuedRequests:
         queued = await self._required(path, what)
         if dry_run:
             nodes = ", ".join(tpu_messages.queued_node_ids(queued))
-            yield f"would reset queued resource {name} in {zone}, now {_state(queued)}: {nodes} would be made anew"
+            yield f"would reset queued resource {name} in {zone}, now {_state(queued)}: {nodes} would be recreated"
             return
         request = tpu_v2.ResetQueuedResourceRequest(name=path)
 
@@ -97,7 +97,7 @@ class QueuedRequests:
 
 
 async def delete_queued(api: TpuConnection, path: str, described: str, *, force: bool) -> AsyncIterator[str]:
-    """Delete a queued resource and wait until it and its slices are gone; one request, however often it is sent."""
+    """Delete a queued resource and wait until it and its slices are gone; a repeated request deletes nothing else."""
     from google.cloud import tpu_v2
 
     wait, what = OperationWait(api), f"{described} cannot be deleted"

@@ -35,7 +35,7 @@ class Lifecycle:
         self._wait = OperationWait(api)
 
     async def delete(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
-        """Delete a slice, and its queued resource with the last node of that; yield what is done and what stays.
+        """Delete a slice, and its queued resource if it has no other node; yield what is done and what stays.
 
         Raises UsageError if there is nothing to delete, CloudError if the API refuses.
         """
@@ -214,7 +214,7 @@ def _short(queued: tpu_v2.QueuedResource) -> str:
 
 
 def _described(queued: tpu_v2.QueuedResource, name: str) -> str:
-    """Describe a queued resource, with its slices beside `name` that do not exist."""
+    """Describe a queued resource, with the slices other than `name` that it requests."""
     other_slices = sorted({*tpu_messages.queued_node_ids(queued)} - {name})
     also = f", which also requests {', '.join(other_slices)}," if other_slices else ""
     return f"queued resource {_short(queued)}{also}"

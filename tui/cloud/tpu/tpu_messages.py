@@ -28,7 +28,7 @@ _GENERATIONS = {config: generation for generation, config in accelerator.CONFIG_
 
 
 def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
-    """Convert a node to a slice; one of a TPU Node has endpoints and no workers.
+    """Convert a node to a slice; the slice of a TPU Node has endpoints and no workers.
 
     On a local pod an endpoint's port is that of the worker's SSH server; elsewhere it is the TPU's own.
     """
@@ -116,7 +116,7 @@ def queued_request(queued: tpu_v2.QueuedResource) -> QueuedRequest:
 
 
 def queued_reason(queued: tpu_v2.QueuedResource) -> str | None:
-    """Return why a queued resource is in its state; None where nothing has to be explained."""
+    """Return why a queued resource is in its state; None where the state needs no explanation."""
     state, zone = queued.state, split_name(queued.name)[1]
     name = enum_name(state.state)
     if name == "FAILED" and "failed_data" in state:
@@ -223,7 +223,7 @@ def _endpoint(endpoint: tpu_v2.NetworkEndpoint) -> str:
 
 
 def accelerator_type_of(node: tpu_v2.Node) -> str | None:
-    """Return the type of a node, also where it has a generation and a topology in its place."""
+    """Return the type of a node, which may be given by a generation and a topology instead."""
     if node.accelerator_type:
         return last_part(node.accelerator_type)
     if "accelerator_config" not in node:
@@ -233,7 +233,7 @@ def accelerator_type_of(node: tpu_v2.Node) -> str | None:
 
 
 def _cores(node: tpu_v2.Node, kind: str | None, workers: int) -> int | None:
-    """Return the XLA devices of the whole slice: from the type if it is known, else from the label."""
+    """Return the XLA devices of the whole slice, by its type if that is known, else by its label or metadata."""
     parsed = accelerator.parse(kind) if kind else None
     if parsed is not None:
         return parsed.devices

@@ -16,7 +16,7 @@ from tui.text.numbers import parse_integer
 MAX_REQUESTS = 16
 """Zones that are read at the same time; Cloud TPU has some 40."""
 SEARCH_S = 15.0
-"""The time for finding other zones that have a type, for a remedy."""
+"""Time limit of the search for other zones that have a type, for a remedy."""
 
 
 class ZoneOffers:
@@ -68,7 +68,7 @@ class ZoneOffers:
         )
 
     async def of_zones(self, zones: Sequence[str]) -> OfferListing:
-        """Return what the zones offer, those of the project where none is given; a zone that fails is a problem."""
+        """Return what the zones offer, by default all of the project; a zone that fails becomes a problem."""
         slots = asyncio.Semaphore(MAX_REQUESTS)
 
         async def read(zone: str) -> ZoneOffer:
@@ -79,7 +79,7 @@ class ZoneOffers:
         return OfferListing(tuple(offers), tuple(problems))
 
     async def zones_with(self, type_name: str, besides: str) -> list[str]:
-        """Return the other zones that have a type; none where that cannot be found out in time."""
+        """Return the other zones that have a type; none if the search fails or takes too long."""
         try:
             listing = await within(self.of_zones(()), SEARCH_S)
         except (TpuTuiError, asyncio.TimeoutError):
@@ -94,9 +94,9 @@ class ZoneOffers:
             return None
         if offer.types and type_name not in offer.types:
             elsewhere = await self.zones_with(type_name, zone)
-            remedy = (
-                f"{type_name} is in {join_some(elsewhere)}" if elsewhere else _choices(type_name, list(offer.types))
-            )
+            remedy = _choices(type_name, list(offer.types))
+            if elsewhere:
+                remedy = f"{type_name} is in {join_some(elsewhere)}"
             return f"there is no accelerator type {type_name} in {zone}", remedy
         if offer.versions and version not in offer.versions:
             return f"there is no runtime version {version} in {zone}", _choices(version, offer.versions)

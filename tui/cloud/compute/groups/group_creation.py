@@ -1,7 +1,7 @@
 """Create a group and what it needs, in order: image, workload policy, template, group, resize request, VMs.
 
-What exists already and was made for the group is used, so that a creation that was interrupted is continued by
-repeating it.
+A resource that exists already and was made for the group is used, so that repeating an interrupted creation continues
+it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STOPPED = "TERMINATED"
 
 
 class GroupCreation:
-    """Creates what a checked request names; each step is yielded."""
+    """Creates what a checked request names, and yields each step."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -122,7 +122,7 @@ class _Steps:
         self._dry_run = dry_run
 
     async def project(self) -> str:
-        """Return the project."""
+        """Return the project, which may come from the credentials of the first request."""
         return await self._api.ask(_what(self._request), "compute.projects.get", lambda client: client.project)
 
     async def require_template(self, path: str) -> None:
@@ -135,7 +135,7 @@ class _Steps:
             raise NoSuchResourceError(what, why=why, remedy=remedy)
 
     async def create(self, collection: str, place: str, document: Mapping[str, Any]) -> AsyncIterator[CreationStep]:
-        """Create a resource and wait until it exists; one that was made for the group already is used as it is."""
+        """Create a resource and wait until it exists; one that was made for the group before is used unchanged."""
         kind, name, path = _KINDS[collection], str(document["name"]), f"{place}/{collection}"
         described = f"{kind.noun} {name}"
         existing = await self._api.get(_what(self._request), kind.read_permission, f"{path}/{name}")
@@ -169,7 +169,7 @@ def _what(request: GroupRequest) -> str:
 
 
 def _of_template(document: Mapping[str, Any]) -> Any:
-    """Return what of a template the request determines, in the same form for both documents."""
+    """Return the settings of a template that the request determines, in the same form for both documents."""
     properties = document.get("properties", {})
     disk = (properties.get("disks") or [{}])[0].get("initializeParams", {})
     return (
@@ -182,7 +182,7 @@ def _of_template(document: Mapping[str, Any]) -> Any:
 
 
 def _of_group(document: Mapping[str, Any]) -> Any:
-    """Return what of a group the request determines; the size of a group with a resize request changes later."""
+    """Return the settings of a group that the request determines, without a size that a resize request changes."""
     is_bulk = document.get("targetSizePolicy", {}).get("mode") == "BULK"
     repairs = document.get("instanceLifecyclePolicy", {}).get("defaultActionOnFailure") != "DO_NOTHING"
     size = document.get("targetSize") if is_bulk or repairs else None
@@ -191,7 +191,7 @@ def _of_group(document: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How a kind of resource is called, which permissions it needs, and what of it must equal the request."""
+    """The name of a kind of resource, its permissions, and what of an existing one must equal the request."""
 
     noun: str
     permission: str

@@ -13,7 +13,7 @@ from tui.pod.groups.group_request import FLEX_START
 from tui.settings import Settings
 
 _LONGEST_PREFIX = 56
-"""Characters of a resize request's name, which has at most 63, before its random end."""
+"""Characters of a resize request's name before its random suffix; the whole has at most 63."""
 
 
 class GroupResizing:
@@ -29,7 +29,7 @@ class GroupResizing:
     async def resize(self, size: int, *, dry_run: bool = False, waits: bool = True) -> AsyncIterator[str]:
         """Resize the group and yield the progress until all VMs run; without `waits`, until that is requested.
 
-        More flex-start VMs are asked for with a resize request. Raises UsageError, CloudError.
+        Additional flex-start VMs need a resize request. Raises UsageError, CloudError.
         """
         async with ComputeRequests(self._settings) as api:
             group = await api.get(self._what, READ, self._path)
