@@ -77,7 +77,7 @@ def test_an_invalid_name_of_a_bucket_is_refused_with_its_cause(text: str, why: s
 
 @needs_store
 async def test_the_location_of_a_bucket_is_read(store: Store) -> None:
-    assert await store.buckets.location("shards") == "EUROPE-WEST4"
+    assert (await store.buckets.place("shards")).location == "EUROPE-WEST4"
 
 
 @needs_store
@@ -100,7 +100,7 @@ async def test_a_missing_bucket_is_reported(store: Store, tmp_path: Path) -> Non
     path.write_text("text")
 
     assert not await store.buckets.exists(parse_url("gs://shrads"))
-    for ask in (store.buckets.location("shrads"), store.buckets.upload(path, parse_url("gs://shrads/x"))):
+    for ask in (store.buckets.place("shrads"), store.buckets.upload(path, parse_url("gs://shrads/x"))):
         with pytest.raises(UsageError) as caught:
             await ask
         assert caught.value.why == "there is no such bucket"
@@ -118,7 +118,7 @@ async def test_a_store_that_is_down_is_reported_with_the_time_of_the_attempts(tm
     buckets = Buckets(settings, patience=0.5)
 
     with pytest.raises(CloudError) as caught:
-        await buckets.location("shards")
+        await buckets.place("shards")
 
     assert "is down or cannot be reached (tried for" in caught.value.why
     await buckets.close()

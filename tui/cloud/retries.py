@@ -1,4 +1,4 @@
-"""How long, and after which pauses, requests to Google's APIs are repeated while a service is unavailable."""
+"""How long, and after which pauses, requests to Google's APIs are repeated, and how long waits may last."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ RETRY_S = 20.0
 """How long one request is repeated."""
 LOCAL_RETRY_S = 4.0
 """The same for a local pod, which is either up or not."""
+LISTING_RESTARTS = 2
+"""How often a list whose page token expires between two pages is read again from its beginning."""
+OUTAGE_S = 600.0
+"""How long an API may be unavailable during a wait for an operation or a queued resource."""
+GONE_TIMEOUT_S = 600.0
+"""How long a deletion may take, and how long a deleted resource may still be listed."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 4.0
 
 

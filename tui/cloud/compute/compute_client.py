@@ -6,12 +6,12 @@ It blocks, so use it in a thread. Google's libraries are imported when a session
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s, unreachable
 from tui.cloud.credentials import find_credentials
-from tui.cloud.retries import LOCAL_RETRY_S, pauses
+from tui.cloud.retries import LISTING_RESTARTS, LOCAL_RETRY_S, pauses
 from tui.errors import CloudError, TpuTuiError
 from tui.settings import Settings
 
@@ -21,7 +21,6 @@ RETRY_S = 15.0
 """How long one request is repeated while the service is unavailable."""
 _COMPUTE = "https://compute.googleapis.com"
 _SERVICE = "compute.googleapis.com"
-_LISTING_RESTARTS = 2
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded")
 """Reasons of a 403 that is a rate limit, after which a retry may succeed."""
 
@@ -51,16 +50,15 @@ class ComputeClient:
         """Create a resource or call a method at `path`; with the same `requestId` it is done once."""
         return self._send("POST", path, query, body)
 
-    def items(self, path: str) -> Iterator[dict[str, Any]]:
-        """Yield the items of a list."""
-        for page in self.pages(path):
-            yield from page.get("items", ())
-
-    def pages(self, path: str, *, verb: str = "GET", **query: str) -> list[dict[str, Any]]:
-        """Return the pages of a list; it is read again from its beginning if a page token expires.
+    def items(self, path: str, *, key: str = "items", verb: str = "GET", **query: str) -> list[dict[str, Any]]:
+        """Return the items of a list, which are at `key` in its pages.
 
         `verb` is POST for the lists that are methods, as `listManagedInstances` is.
         """
+        return [item for page in self.pages(path, verb=verb, **query) for item in page.get(key, ())]
+
+    def pages(self, path: str, *, verb: str = "GET", **query: str) -> list[dict[str, Any]]:
+        """Return the pages of a list; it is read again from its beginning if a page token expires."""
         from google.api_core.exceptions import BadRequest
 
         pages: list[dict[str, Any]] = []
@@ -69,7 +67,7 @@ class ComputeClient:
             try:
                 pages.append(self._send(verb, path, {**query, **({"pageToken": token} if token else {})}))
             except BadRequest:
-                if not token or restarts == _LISTING_RESTARTS:
+                if not token or restarts == LISTING_RESTARTS:
                     raise
                 pages, token, restarts = [], "", restarts + 1
                 continue

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from tui.cloud.api_errors import did_not_answer, is_missing
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.cloud.compute.operation_errors import explain_failure
+from tui.cloud.retries import GONE_TIMEOUT_S, OUTAGE_S
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError
 from tui.pod.api_paths import last_part, region_of
@@ -26,10 +27,6 @@ Answer = TypeVar("Answer")
 
 INSTANCE_ADMIN = "roles/compute.instanceAdmin.v1"
 """Permits listing, creating and deleting VMs, groups, templates, policies, disks and images."""
-GONE_TIMEOUT_S = 600.0
-"""How long a deletion may take."""
-OUTAGE_S = 600.0
-"""How long the API may be unavailable during a wait for an operation."""
 _GLOBAL = "global"
 _NOT_READY = "resourceNotReady"
 """The reason of a refusal while another operation on the same resource is in progress."""

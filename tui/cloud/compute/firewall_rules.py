@@ -66,7 +66,7 @@ class _FirewallQuery:
         if not isinstance(answer, CloudError):
             return self._ruleset(answer)
         path = f"{self._owner}/global/firewalls"
-        listed = self._get_or_error(lambda: list(self._compute.items(path)), RULES_PERMISSION)
+        listed = self._get_or_error(lambda: self._compute.items(path), RULES_PERMISSION)
         if isinstance(listed, CloudError):
             why = f"{listed.why}; {permission} would be enough"
             raise CloudError(listed.what, why=why, remedy=listed.remedy)

@@ -125,13 +125,12 @@ class InstanceGroups:
         """Return why workers of a run lost their VMs, from the operations of the zone. Raises CloudError."""
         names = "|".join(sorted({worker.hostname or "" for worker in lost}))
         targets = f"(.*/instances/({names})|.*/{_MANAGERS}/{slice_.name})"
-        pages = await self._pages(
+        operations = await self._items(
             f"operations in {slice_.zone} cannot be listed",
             "compute.zoneOperations.list",
             f"zones/{slice_.zone}/operations",
             filter=f'targetLink eq "{targets}"',
         )
-        operations = [operation for page in pages for operation in page.get("items", ())]
         return explain_losses(operations, slice_.name, lost, slice_.workers, since)
 
     def delete(self, zone: str, name: str) -> AsyncIterator[str]:
@@ -146,21 +145,21 @@ class InstanceGroups:
     async def _vms(self, group: InstanceGroup) -> list[GroupVm]:
         return [group_messages.vm_of(vm) for vm in await self._managed(group.name, group.zone)]
 
-    async def _managed(self, name: str, zone: str) -> list[Document]:
-        pages = await self._pages(
+    async def _managed(self, name: str, zone: str) -> list[dict[str, Any]]:
+        return await self._items(
             f"the VMs of instance group {name} cannot be listed",
             _GET_PERMISSION,
             f"zones/{zone}/{_MANAGERS}/{name}/listManagedInstances",
+            key="managedInstances",
             verb="POST",
         )
-        return [vm for page in pages for vm in page.get("managedInstances", ())]
 
     async def _instances(self, group: InstanceGroup, names: Sequence[str]) -> dict[str, Document]:
         """Return the documents of VMs by name, without those that no longer exist."""
         batches = (names[first : first + _NAMES_PER_FILTER] for first in range(0, len(names), _NAMES_PER_FILTER))
         answers = await asyncio.gather(
             *(
-                self._pages(
+                self._items(
                     f"the VMs of instance group {group.name} cannot be read",
                     "compute.instances.list",
                     f"zones/{group.zone}/instances",
@@ -169,13 +168,11 @@ class InstanceGroups:
                 for batch in batches
             )
         )
-        return {
-            instance["name"]: instance for pages in answers for page in pages for instance in page.get("items", ())
-        }
+        return {instance["name"]: instance for instances in answers for instance in instances}
 
-    async def _pages(self, what: str, permission: str, path: str, **query: str) -> list[dict[str, Any]]:
+    async def _items(self, what: str, permission: str, path: str, **query: str) -> list[dict[str, Any]]:
         return await self._requests.ask(
-            what, permission, lambda client: client.pages(f"{client.project}/{path}", **query)
+            what, permission, lambda client: client.items(f"{client.project}/{path}", **query)
         )
 
     async def _host_keys(self, worker: Worker) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ class BucketLifecycle(Buckets):
         create = partial(client.create_bucket, bucket, location=location, **self._options(self._retry_s))
         if not await self._ask(f"{url} cannot be created", partial(_succeeds, create), _ADMIN):
             await self._require_own(url, request)
-        return await self.location(url.bucket)
+        return (await self.place(url.bucket)).location
 
     async def _require_own(self, url: BucketUrl, request: str) -> None:
         """Raise UsageError for a bucket that another request created."""

@@ -136,10 +136,6 @@ class Buckets:
         self._client: Any = None
         self._opening = asyncio.Lock()
 
-    async def location(self, bucket: str) -> str:
-        """Return `place(bucket).location`. Raises what `place` raises."""
-        return (await self.place(bucket)).location
-
     async def place(self, bucket: str) -> BucketPlace:
         """Return a bucket's location, with the regions of a configurable dual-region.
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from tui.cloud.api_errors import is_missing
+from tui.cloud.retries import GONE_TIMEOUT_S
 from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 _RESETTABLE = ("ACTIVE", "SUSPENDED", "FAILED")
 """The states from which a queued resource can be reset; a reset leaves them at once."""
-GONE_TIMEOUT_S = 600.0
-"""How long a deleted request or its slices may still be listed after the operation."""
 
 
 class QueuedRequests:

@@ -11,6 +11,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from tui.cloud.retries import OUTAGE_S
 from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.creation_errors import explain_creation
@@ -28,9 +29,6 @@ from tui.pod.slice_commands import delete_command
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
     from google.longrunning.operations_pb2 import Operation
-
-OUTAGE_S = 600.0
-"""How long the API may be away while a queued resource is waited for, which can take days."""
 
 
 class SliceCreation:

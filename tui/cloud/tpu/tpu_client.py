@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
-from tui.cloud.retries import LOCAL_RETRY_S, RETRY_S, pauses
+from tui.cloud.retries import LISTING_RESTARTS, LOCAL_RETRY_S, RETRY_S, pauses
 from tui.errors import CloudError, TpuTuiError, UnknownZone, UsageError
 from tui.procs.lazy_imports import without
 from tui.settings import Settings
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 Client = TypeVar("Client")
 
-_LISTING_RESTARTS = 2
 _ASYNC_REST = "google.auth.aio.transport.sessions"
 """REST over aiohttp, optional in google.api_core and a third of its import time."""
 _NO_PROJECT = "set one with --project, TPU_TUI_PROJECT, a profile or gcloud config set project"
@@ -121,12 +120,12 @@ class ApiConnection(Generic[Client]):
     async def pages(self, what: str, call: Callable[[Client, str, float], Awaitable[Any]]) -> list[Any]:
         """Return every page of a list; each is a request with retries of its own. `call` gets the page token too.
 
-        A list whose page token expires between two pages is read again from its beginning, `_LISTING_RESTARTS` times.
+        A list whose page token expires is read again from its beginning, up to `LISTING_RESTARTS` times.
         """
         from google.api_core.exceptions import InvalidArgument
 
         pages: list[Any] = []
-        token, restarts = "", _LISTING_RESTARTS
+        token, restarts = "", LISTING_RESTARTS
         while token or not pages:
             try:
                 page = await self.ask(what, _of_page(call, token))

@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from tui.cloud.api_errors import is_missing, without_event_id
-from tui.cloud.compute.compute_requests import OUTAGE_S, ComputeRequests, is_outage
+from tui.cloud.compute.compute_requests import ComputeRequests, is_outage
 from tui.cloud.compute.operation_errors import explain_failure, is_stock_out
+from tui.cloud.retries import OUTAGE_S
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, TpuTuiError
 from tui.pod.api_paths import last_part
@@ -77,8 +78,9 @@ class VmWait:
 
     async def _vms(self, what: str) -> list[dict[str, Any]]:
         path = f"{self._path}/listManagedInstances"
-        pages = await self._api.ask(what, READ, lambda client: client.pages(f"{client.project}/{path}", verb="POST"))
-        return [vm for page in pages for vm in page.get("managedInstances", ())]
+        return await self._api.ask(
+            what, READ, lambda client: client.items(f"{client.project}/{path}", key="managedInstances", verb="POST")
+        )
 
     async def _reason(self, what: str, vms: list[dict[str, Any]], size: int, *, is_queued: bool) -> str:
         """Return why VMs are missing, empty if unknown. Raises the error of VMs that will not be created."""
