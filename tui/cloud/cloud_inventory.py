@@ -84,9 +84,8 @@ class CloudInventory:
             if isinstance(tpu, TpuTuiError) or tpu.is_tpu_node:
                 return await self._slice_of(group)
             if group.is_slice:
-                raise UsageError(
-                    f"{zone}/{name} is the name of a slice and of an instance group", remedy="rename one"
-                )
+                remedy = "delete one, and create it again with another name"
+                raise UsageError(f"{zone}/{name} is the name of a slice and of an instance group", remedy=remedy)
         if isinstance(tpu, Slice):
             return await self._with_its_group(tpu)
         if isinstance(group, TpuTuiError):
