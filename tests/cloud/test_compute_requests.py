@@ -55,6 +55,23 @@ async def test_a_session_that_another_thread_has_just_taken_is_replaced(tmp_path
     await requests.close()
 
 
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [
+        ("global/instanceTemplates/t", "local/global/instanceTemplates/t"),
+        ("projects/shared/global/instanceTemplates/t", "shared/global/instanceTemplates/t"),
+        ("https://compute.googleapis.com/compute/v1/projects/shared/zones/z/disks/d", "shared/zones/z/disks/d"),
+    ],
+)
+async def test_a_resource_of_another_project_is_read_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, sent: str
+) -> None:
+    monkeypatch.setattr(ComputeClient, "get", lambda _, requested: {"requested": requested})
+
+    async with requests_to(tmp_path) as requests:
+        assert await requests.get("nothing is read", "", path) == {"requested": sent}
+
+
 async def test_the_session_of_a_cancelled_request_is_closed_when_its_thread_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,9 +68,15 @@ class ComputeRequests:
         return await asyncio.to_thread(self._call, what, permission, call)
 
     async def get(self, what: str, permission: str, path: str) -> dict[str, Any] | None:
-        """Return the resource at `path`, without its `projects/P/`; None if it does not exist."""
+        """Return the resource at `path`, None if it does not exist.
+
+        The path is one below the project, or a full path or address, which may be of another project.
+        """
+        _, is_full, full = path.partition("projects/")
         try:
-            return await self.ask(what, permission, lambda client: client.get(f"{client.project}/{path}"))
+            return await self.ask(
+                what, permission, lambda client: client.get(full if is_full else f"{client.project}/{path}")
+            )
         except TpuTuiError as error:
             if is_missing(error):
                 return None

@@ -127,9 +127,8 @@ class _Steps:
 
     async def require_template(self, path: str) -> None:
         """Raise UsageError if the template that the request names does not exist."""
-        below_project = path[path.index("projects/") :].split("/", 2)[2]
         what = _what(self._request)
-        if await self._api.get(what, "compute.instanceTemplates.get", below_project) is None:
+        if await self._api.get(what, "compute.instanceTemplates.get", path) is None:
             why = f"there is no template {last_part(path)}"
             remedy = "tpu-tui resources lists them; omit --template to make one"
             raise NoSuchResourceError(what, why=why, remedy=remedy)

@@ -63,8 +63,7 @@ class GroupResizing:
     async def _is_flex_start(self, api: ComputeRequests, group: Mapping[str, Any]) -> bool:
         """Return whether the group's VMs are flex-start VMs, by its template."""
         link = str(group.get("instanceTemplate", ""))
-        below_project = link.partition("/projects/")[2].partition("/")[2]
-        template = await api.get(self._what, "compute.instanceTemplates.get", below_project)
+        template = await api.get(self._what, "compute.instanceTemplates.get", link)
         scheduling = (template or {}).get("properties", {}).get("scheduling", {})
         return bool(scheduling.get("provisioningModel") == FLEX_START)
 
