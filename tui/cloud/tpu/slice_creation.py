@@ -47,21 +47,19 @@ class SliceCreation:
         Raises UsageError (name taken, no such type or runtime) or CloudError (quota, capacity, permission …).
         """
         await self._api.open()
-        parent = self._api.parent(request.zone)
-        what = f"slice {request.name} cannot be created in {request.zone}"
-        document = request_document(request, parent)
+        document = request_document(request, self._api.parent(request.zone))
         if dry_run:
-            await self._check(request, parent, what)
+            await self._check(request)
             yield CreationStep(f"would request {request.summary}", request=document)
             return
         clock = asyncio.get_running_loop().time
         started_at = clock()
         try:
-            started = await self._request(request, parent, what)
+            started = await self._request(request)
             yield CreationStep(f"requested {request.summary}", started.name, clock() - started_at, document)
             if not waits and request.queue is None:
                 return
-            async for line in self._progress(started, request, parent, what, waits=waits):
+            async for line in self._progress(started, request, waits=waits):
                 yield CreationStep(line, started.name, clock() - started_at)
         except TpuTuiError as error:
             raise await self._explained(error, request) from error.__cause__
@@ -69,50 +67,51 @@ class SliceCreation:
     async def _explained(self, error: TpuTuiError, request: SliceRequest) -> TpuTuiError:
         return await explain_creation(error, request, self._offers, self._api.project)
 
-    async def _check(self, request: SliceRequest, parent: str, what: str) -> None:
+    async def _check(self, request: SliceRequest) -> None:
         """Raise UsageError for what the API would refuse and a dry run can find out."""
-        await self._refuse_taken_names(request, parent, what)
+        await self._refuse_taken_names(request)
         if missing := await self._offers.missing(request.zone, request.type_name, request.runtime_version):
-            raise UsageError(what, why=missing[0], remedy=missing[1])
+            raise UsageError(_what(request), why=missing[0], remedy=missing[1])
 
-    async def _refuse_taken_names(self, request: SliceRequest, parent: str, what: str) -> None:
+    async def _refuse_taken_names(self, request: SliceRequest) -> None:
         """Raise UsageError if a name is taken already, so that a later conflict can only be with this request."""
         for name in request.slice_names:
-            if (state := await self._wait.state(f"{parent}/nodes/{name}")) is not None:
+            if (state := await self._wait.state(self._api.node_path(request.zone, name))) is not None:
                 remedy = f"choose another name, or delete it first: {delete_command(name, request.zone)}"
-                raise UsageError(what, why=f"a slice {name} exists already, and is {state}", remedy=remedy)
+                raise UsageError(_what(request), why=f"a slice {name} exists already, and is {state}", remedy=remedy)
 
-    async def _request(self, request: SliceRequest, parent: str, what: str) -> Operation:
+    async def _request(self, request: SliceRequest) -> Operation:
         """Send the request and return its operation."""
-        await self._refuse_taken_names(request, parent, what)
+        await self._refuse_taken_names(request)
         try:
             if request.queue is not None:
-                return await self._queue(request, parent, what)
-            return await self._create_node(request, parent, what)
+                return await self._queue(request)
+            return await self._create_node(request)
         except OutOfReachError as error:
             raise _perhaps_requested(error, request) from error.__cause__
 
-    async def _create_node(self, request: SliceRequest, parent: str, what: str) -> Operation:
+    async def _create_node(self, request: SliceRequest) -> Operation:
         node: Any = tpu_node_of(request) if request.is_tpu_node else node_of(request)
+        parent, path = self._api.parent(request.zone), self._api.node_path(request.zone, request.name)
 
         async def lost_operation(is_lost: bool) -> Operation | None:
             """Return the operation of a request whose answer was lost; None if the node is another's."""
-            path = f"{parent}/nodes/{request.name}"
             existing = await self._wait.node(path) if is_lost else None
             is_created = existing is not None and _is_made_for(existing, request)
             return await self._wait.newest("create", path) if is_created else None
 
         return await self._wait.begin(
-            what,
+            _what(request),
             lambda client, timeout: client.create_node(
                 parent=parent, node=node, node_id=request.name, **request_options(timeout)
             ),
             lost_operation,
         )
 
-    async def _queue(self, request: SliceRequest, parent: str, what: str) -> Operation:
+    async def _queue(self, request: SliceRequest) -> Operation:
         from google.cloud import tpu_v2
 
+        parent = self._api.parent(request.zone)
         message = tpu_v2.CreateQueuedResourceRequest(
             parent=parent,
             queued_resource_id=request.name,
@@ -120,35 +119,33 @@ class SliceCreation:
             request_id=str(uuid.uuid4()),
         )
         return await self._wait.begin(
-            what, lambda client, timeout: client.create_queued_resource(message, **request_options(timeout))
+            _what(request),
+            lambda client, timeout: client.create_queued_resource(message, **request_options(timeout)),
         )
 
-    async def _progress(
-        self, started: Operation, request: SliceRequest, parent: str, what: str, *, waits: bool
-    ) -> AsyncIterator[str]:
-        path = f"{parent}/nodes/{request.name}"
-        async for line in self._wait.finish(started, what, path if request.queue is None else None):
+    async def _progress(self, started: Operation, request: SliceRequest, *, waits: bool) -> AsyncIterator[str]:
+        path = self._api.node_path(request.zone, request.name) if request.queue is None else None
+        async for line in self._wait.finish(started, _what(request), path):
             yield line
         if request.queue is not None:
-            async for line in self._follow_queue(request, parent, what, waits=waits):
+            async for line in self._follow_queue(request, waits=waits):
                 yield line
         if not waits:
             return
         for name in request.slice_names:
-            state = await self._wait.state(f"{parent}/nodes/{name}")
+            state = await self._wait.state(self._api.node_path(request.zone, name))
             if state != "READY":
                 raise _not_ready(name, request, state)
             yield f"{name} is READY"
 
-    async def _follow_queue(
-        self, request: SliceRequest, parent: str, what: str, *, waits: bool
-    ) -> AsyncIterator[str]:
+    async def _follow_queue(self, request: SliceRequest, *, waits: bool) -> AsyncIterator[str]:
         """Yield each state of a queued resource until it is ACTIVE, or only the first. Raises why it ended."""
+        path = f"{self._api.parent(request.zone)}/queuedResources/{request.name}"
         reports, clock = StateReports(), asyncio.get_running_loop().time
         answered_at = clock()
         while True:
             try:
-                queued = await self._wait.queued_resource(f"{parent}/queuedResources/{request.name}")
+                queued = await self._wait.queued_resource(path)
                 answered_at = clock()
             except OutOfReachError as error:
                 if not waits or clock() - answered_at > OUTAGE_S:
@@ -158,7 +155,7 @@ class SliceCreation:
                 await reports.pause()
                 continue
             if queued is None:
-                raise CloudError(what, why="its queued resource was deleted while it waited")
+                raise CloudError(_what(request), why="its queued resource was deleted while it waited")
             state, reason = tpu_messages.enum_name(queued.state.state), tpu_messages.queued_reason(queued)
             if not waits:
                 yield f"queued resource {request.name} is {state}"
@@ -166,24 +163,29 @@ class SliceCreation:
             if state == "ACTIVE":
                 return
             if state in LEFTOVER_STATES:
-                raise await self._ended(queued, request, what)
+                raise await self._ended(queued, request)
             if line := reports.report(state, reason):
                 yield line
             await reports.pause()
 
-    async def _ended(self, queued: tpu_v2.QueuedResource, request: SliceRequest, what: str) -> TpuTuiError:
+    async def _ended(self, queued: tpu_v2.QueuedResource, request: SliceRequest) -> TpuTuiError:
         """Return why a queued resource no longer waits, and what can be done with it."""
         path = f"{request.zone}/{request.name}"
         reset = f"tpu-tui slices reset {path} puts it back into the queue"
         remedy = f"{reset}, tpu-tui slices delete --queued {path} removes it"
         if "failed_data" in queued.state and queued.state.failed_data.error.code:
-            failure = self._wait.failure(queued.state.failed_data.error, what)
+            failure = self._wait.failure(queued.state.failed_data.error, _what(request))
             error = await self._explained(failure, request)
             error.remedy = f"{error.remedy}; the queued resource stays: {remedy}"
             error.__cause__ = None
             return error
         state, reason = tpu_messages.enum_name(queued.state.state), tpu_messages.queued_reason(queued)
-        return CloudError(what, why=f"its queued resource is {state}{f': {reason}' if reason else ''}", remedy=remedy)
+        why = f"its queued resource is {state}{f': {reason}' if reason else ''}"
+        return CloudError(_what(request), why=why, remedy=remedy)
+
+
+def _what(request: SliceRequest) -> str:
+    return f"slice {request.name} cannot be created in {request.zone}"
 
 
 def _is_made_for(node: Any, request: SliceRequest) -> bool:
