@@ -37,7 +37,7 @@ class CloudInventory:
         self._refused_until = 0.0
 
     async def slices(self) -> Listing:
-        """Return the slices of both sources. Raises CloudError if the Cloud TPU API fails and there are no groups."""
+        """Return the slices of both sources. Raises CloudError if the Cloud TPU API fails and no group was found."""
         tpu, groups = await asyncio.gather(or_error(self.tpu.slices()), or_error(self._list_groups()))
         if isinstance(tpu, TpuTuiError):
             if isinstance(groups, TpuTuiError) or not groups.groups:
@@ -114,7 +114,7 @@ class CloudInventory:
         return await self._source_of(slice_).metadata(slice_)
 
     async def describe(self, slice_: Slice) -> dict[str, Any]:
-        """Return what the slice's source reports of it. Raises CloudError, UsageError for one that is gone."""
+        """Return what the slice's source reports about it. Raises CloudError, UsageError if it is gone."""
         return await self._source_of(slice_).describe(slice_)
 
     async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:

@@ -1,4 +1,4 @@
-"""Pace the polls of something that changes in the cloud, and report its states with the elapsed time."""
+"""Pace the polls of a resource in the cloud that changes, and report its states with the elapsed time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REPEAT_S = 15.0
 
 
 class StateReports:
-    """Paces the polls of something that changes, and words its states."""
+    """Paces the polls of a resource that changes, and formats lines about its states."""
 
     def __init__(self) -> None:
         self._clock = asyncio.get_running_loop().time

@@ -48,7 +48,7 @@ class OptionKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Option:
-    """How a field of `JobOptions` is set. Without `help` there is no option for it."""
+    """How a field of `JobOptions` is set. A field without `help` has no option."""
 
     kind: OptionKind
     help: str = ""

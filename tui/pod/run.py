@@ -99,7 +99,7 @@ class Run:
     profile: str | None = None
     accelerator_type: str | None = None
     tpu_node: str | None = None
-    """The TPU Node that the workers drive; None for workers with TPUs of their own."""
+    """The TPU Node that the workers drive; None for workers that have TPUs themselves."""
     node_endpoints: tuple[str, ...] = ()
     """`ip:port` of each of its endpoints."""
     spot: bool | None = None

@@ -65,7 +65,7 @@ class XrtCluster:
 
     @property
     def has_server(self) -> bool:
-        """Return whether each worker runs an XRT server of its own: TPU VMs do, a TPU Node is one already."""
+        """Return whether each worker runs an XRT server, as TPU VMs do; a TPU Node has its own servers."""
         return not self.node_endpoints
 
     @property

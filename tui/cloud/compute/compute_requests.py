@@ -59,7 +59,7 @@ class ComputeRequests:
         self._close_idle()
 
     def _close_idle(self) -> None:
-        with contextlib.suppress(IndexError):  # other threads take and return sessions meanwhile
+        with contextlib.suppress(IndexError):  # other threads take and return sessions at the same time
             while True:
                 self._idle.pop().close()
 
@@ -141,7 +141,7 @@ class ComputeRequests:
             raise explain_failure(errors[0], what, self.project)
 
     async def delete(self, described: str, permission: str, path: str) -> AsyncIterator[str]:
-        """Delete the resource at `path` and yield the progress; one that is gone already is no error.
+        """Delete the resource at `path` and yield the progress; a resource that is already gone is not an error.
 
         While another operation changes or deletes the resource, the request is repeated. Raises CloudError after
         `GONE_TIMEOUT_S`.

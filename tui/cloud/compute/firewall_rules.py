@@ -1,6 +1,6 @@
 """Reads the firewall rules in force for a network, policies included, from the Compute Engine API.
 
-Each reading runs in a thread of its own. Google's libraries are imported there.
+Each reading runs in its own thread, which imports Google's libraries.
 """
 
 from __future__ import annotations

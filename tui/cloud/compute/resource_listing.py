@@ -62,7 +62,7 @@ class ComputeResources:
             )
 
     async def delete(self, resource: CloudResource) -> AsyncIterator[str]:
-        """Delete a resource and yield the progress; one that is gone already is no error."""
+        """Delete a resource and yield the progress; a resource that is already gone is not an error."""
         collection = COLLECTIONS[resource.kind]
         async with self._requests(resource.kind) as requests:
             async for line in requests.delete(

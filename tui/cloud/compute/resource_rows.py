@@ -37,7 +37,7 @@ def image_row(image: Mapping[str, Any]) -> CloudResource:
 
 
 def template_row(template: Mapping[str, Any], project: str) -> CloudResource:
-    """Convert an instance template of the API; it uses the images of its own project that its disks are made from."""
+    """Convert an instance template of the API; it uses the project's images from which its disks are made."""
     disks = template.get("properties", {}).get("disks", ())
     sources = [str(disk.get("initializeParams", {}).get("sourceImage", "")) for disk in disks]
     images = [last_part(source) for source in sources if f"projects/{project}/global/images/" in source]

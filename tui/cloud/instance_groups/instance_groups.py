@@ -82,7 +82,7 @@ class InstanceGroups:
         return slice_
 
     async def find(self, name: str, zone: str) -> Slice | None:
-        """Return the slice of any zonal group; None if there is no such group. Raises CloudError."""
+        """Return the slice of any zonal group; None if the group does not exist. Raises CloudError."""
         group = await self.find_group(name, zone)
         return await self.slice_of(group) if group else None
 

@@ -1,6 +1,6 @@
 """Cloud Storage: the location of a bucket, whether an object exists, downloads, and uploads that are all or nothing.
 
-The client of google-cloud-storage is synchronous, so each call runs in a thread of its own.
+The client of google-cloud-storage is synchronous, so each call runs in its own thread.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class ApiConnection(Generic[Client]):
         return answer
 
     async def pages(self, what: str, call: Callable[[Client, str, float], Awaitable[Any]]) -> list[Any]:
-        """Return every page of a list; each is a request with retries of its own. `call` gets the page token too.
+        """Return every page of a list, each requested with its own retries; `call` also gets the page token.
 
         A list whose page token expires is read again from its beginning, up to `LISTING_RESTARTS` times.
         """

@@ -96,7 +96,7 @@ def slices_of_queued(queued: tpu_v2.QueuedResource) -> list[Slice]:
 
 
 def queued_request(queued: tpu_v2.QueuedResource) -> QueuedRequest:
-    """Convert a queued resource to a row of its own."""
+    """Convert a queued resource to its row in `slices queued`."""
     _, zone, name = split_name(queued.name)
     node = queued.tpu.node_spec[0].node if queued.tpu.node_spec else None
     return QueuedRequest(

@@ -19,7 +19,7 @@ _SHORT_NAMES = {
     "valid-until-duration": "valid-for",
     "valid-until-time": "valid-until",
 }
-"""The names that `tpu-tui slices create` has for options of gcloud, beside gcloud's own."""
+"""Shorter names of gcloud's options, which `tpu-tui slices create` accepts too."""
 
 Option = tuple[str, str | None]
 """An option's name and its value; None for a flag."""

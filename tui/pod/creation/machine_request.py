@@ -59,7 +59,7 @@ class MachineRequest(ABC):
 
     @property
     def all_labels(self) -> dict[str, str]:
-        """The labels with the one that names tpu-tui."""
+        """The labels, with the label that names tpu-tui."""
         return {**self.labels, CREATED_BY[0]: CREATED_BY[1]}
 
     @property

@@ -53,12 +53,12 @@ class GroupRequest(MachineRequest):
 
     @property
     def template_name(self) -> str:
-        """The template of the group: the given one, or the new one, which is called like the group."""
+        """The template of the group: the given one, or the new one, which has the group's name."""
         return self.template or self.name
 
     @property
     def image_name(self) -> str:
-        """The image that is made from a VM's disk, by default called like the group; else the given one."""
+        """The image that is made from a VM's disk, by default with the group's name; else the given one."""
         return self.image or (self.name if self.image_from else "")
 
     @property

@@ -72,7 +72,7 @@ class VmWait:
             if valid_for_s is not None and time.monotonic() - started_at > valid_for_s:
                 await self._give_up(what)
                 why = f"there was no capacity within {format_duration(int(valid_for_s))}"
-                remedy = f"its VMs are not requested any more: tpu-tui groups delete {self._zone}/{self._name}"
+                remedy = f"its VMs are no longer requested: tpu-tui groups delete {self._zone}/{self._name}"
                 raise CloudError(what, why=why, remedy=remedy)
             await reports.pause()
 
