@@ -190,10 +190,10 @@ class ReplicaConfig:
         )
         return cls(
             device=device,
-            worker=_integer(environ, "TPU_TUI_WORKER", 0),
-            workers=_integer(environ, "TPU_TUI_WORKERS", 1),
-            cores=num_cores if num_cores is not None else _integer(environ, "TPU_TUI_CORES", 1),
-            coordinator=_address(environ.get("TPU_TUI_COORDINATOR", "")),
+            worker=read_integer(environ, "TPU_TUI_WORKER", 0),
+            workers=read_integer(environ, "TPU_TUI_WORKERS", 1),
+            cores=num_cores if num_cores is not None else read_integer(environ, "TPU_TUI_CORES", 1),
+            coordinator=read_coordinator(environ),
             timeout=timeout,
             run=environ.get("TPU_TUI_RUN", ""),
         )
@@ -253,7 +253,8 @@ class TrainConfig:
         return 0 if self.replicas.device == "CPU" else 4
 
 
-def _integer(environ: Mapping[str, str], name: str, default: int) -> int:
+def read_integer(environ: Mapping[str, str], name: str, default: int) -> int:
+    """Return a variable's value, `default` if it is empty or not set; raise ConfigError."""
     text = environ.get(name, "").strip()
     try:
         return int(text) if text else default
@@ -261,10 +262,12 @@ def _integer(environ: Mapping[str, str], name: str, default: int) -> int:
         raise ConfigError(f"{name}={text} is not a whole number") from None
 
 
-def _address(text: str) -> tuple[str, int] | None:
-    if not text.strip():
+def read_coordinator(environ: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return worker 0's host and port, None if they are not set; raise ConfigError."""
+    text = environ.get("TPU_TUI_COORDINATOR", "").strip()
+    if not text:
         return None
-    host, _, port = text.strip().rpartition(":")
-    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ConfigError(f"TPU_TUI_COORDINATOR={text} is not host:port")
     return host.strip("[]"), int(port)

@@ -122,6 +122,7 @@ def test_arguments_that_make_no_sense_are_refused_in_a_sentence(arguments: list[
         ({"TPU_TUI_WORKERS": "2"}, "need TPU_TUI_COORDINATOR"),
         ({"TPU_TUI_COORDINATOR": "worker-0"}, "not host:port"),
         ({"TPU_TUI_COORDINATOR": "worker-0:70000"}, "not host:port"),
+        ({"TPU_TUI_COORDINATOR": "worker-0:8²"}, "not host:port"),
     ],
 )
 def test_an_environment_that_makes_no_sense_is_refused_in_a_sentence(environ: dict[str, str], says: str) -> None:

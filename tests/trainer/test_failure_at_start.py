@@ -67,7 +67,13 @@ def test_a_worker_prints_its_error_when_worker_0_has_started(capfd: pytest.Captu
 
 @pytest.mark.parametrize(
     "place",
-    [{}, {"TPU_TUI_WORKER": "1", "TPU_TUI_WORKERS": "2"}, {"TPU_TUI_WORKER": "one"}, {"TPU_TUI_COORDINATOR": "x:y"}],
+    [
+        {},
+        {"TPU_TUI_WORKER": "1", "TPU_TUI_WORKERS": "2"},
+        {"TPU_TUI_WORKER": "one"},
+        {"TPU_TUI_COORDINATOR": "x:y"},
+        {"TPU_TUI_WORKERS": "2", "TPU_TUI_COORDINATOR": "127.0.0.1:99999"},
+    ],
 )
 def test_a_worker_that_cannot_find_the_others_prints_its_error(
     place: dict[str, str], capfd: pytest.CaptureFixture[str]

@@ -27,11 +27,12 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trainer.config import TrainConfig
+from trainer.config import TrainConfig, read_coordinator, read_integer
 from trainer.errors import (
     PARTNER_LOST,
     REFUSED,
     STOPPED,
+    ConfigError,
     PartnerLostError,
     PartnersMissingError,
     ReportedElsewhereError,
@@ -100,12 +101,9 @@ def print_once(sentence: str, environ: Mapping[str, str]) -> None:
 def _place(environ: Mapping[str, str]) -> tuple[int, int, Address | None]:
     """Return this worker, how many there are, and worker 0's address; 0, 1, None for a bad environment."""
     try:
-        worker, workers = (
-            int(environ.get(name, "") or default) for name, default in (("TPU_TUI_WORKER", 0), ("TPU_TUI_WORKERS", 1))
-        )
-        host, _, port = environ.get("TPU_TUI_COORDINATOR", "").strip().rpartition(":")
-        return worker, workers, (host.strip("[]"), int(port)) if host else None
-    except ValueError:
+        worker, workers = read_integer(environ, "TPU_TUI_WORKER", 0), read_integer(environ, "TPU_TUI_WORKERS", 1)
+        return worker, workers, read_coordinator(environ)
+    except ConfigError:
         return 0, 1, None
 
 
