@@ -36,10 +36,9 @@ def ppm(value: int, width: int = 32, height: int = 32) -> bytes:
 
 def trained_values(cfg: TrainConfig, found: Dataset, rank: int, world: int, epoch: int = 1) -> list[int]:
     """Return the samples of one rank's epoch, each identified by the brightness of its centre pixel."""
-    count, batches = pipeline.train_epoch(cfg, found, rank, world, epoch)
-    read = list(batches)
-    assert len(read) == count
-    return [int(image[0, 16, 16]) for batch, _ in read for image in batch]
+    batches = list(pipeline.train_epoch(cfg, found, rank, world, epoch))
+    assert len(batches) == pipeline.steps_an_epoch(cfg, found, world)
+    return [int(image[0, 16, 16]) for batch, _ in batches for image in batch]
 
 
 def refused(make: Callable[[], object]) -> str:

@@ -24,7 +24,7 @@ from trainer.data.shard_reader import ShardFile, read_shard
 
 def train_and_evaluate(train: TrainConfig, evaluation: TrainConfig, found: Dataset) -> tuple[list[int], int]:
     """Return the samples of an epoch, and the number of samples in an evaluation of the same shards."""
-    batches = pipeline.evaluation(evaluation, Dataset(None, found.train, 10, 32), 0, 1)[1]
+    batches = pipeline.evaluation(evaluation, Dataset(None, found.train, 10, 32), 0, 1)
     labels = torch.cat([labels for _, labels in batches])
     return trained_values(train, found, 0, 1), int((labels != PADDING).sum())
 
@@ -175,7 +175,7 @@ def test_a_shard_with_more_samples_than_in_its_manifest_is_reported(
     assert len(trained_values(cfg, Dataset(found, None, 10, 32), 0, 1)) == 18
     assert f"Continued: Shard {url} holds more than 9 samples" in capfd.readouterr().err
     cfg = config(batch=3, train="x", val="x", classes=10)
-    assert "more than 9" in refused(lambda: list(pipeline.evaluation(cfg, Dataset(None, found, 10, 32), 0, 1)[1]))
+    assert "more than 9" in refused(lambda: list(pipeline.evaluation(cfg, Dataset(None, found, 10, 32), 0, 1)))
 
 
 def test_with_bad_shards_skipped_unusable_samples_are_left_out_and_counted(
@@ -196,7 +196,7 @@ def test_with_bad_shards_skipped_unusable_samples_are_left_out_and_counted(
         f"Continued without 1 sample: Sample k2 of {path} cannot be decoded: it is not an image that OpenCV knows.",
         f"Continued without 1 sample: Sample k7 of {path} lacks a class or an image: it has cls.",
     ]
-    labels = torch.cat([y for _, y in pipeline.evaluation(cfg, found, 0, 1)[1]])
+    labels = torch.cat([y for _, y in pipeline.evaluation(cfg, found, 0, 1)])
     assert labels.tolist() == [1, 1, 1, PADDING, 1, 1, 1, PADDING]
     cfg = config(batch=1, on_bad_shard="skip", **given)
     assert "Sample k" in refused(lambda: trained_values(cfg, found, 0, 1))  # a batch needs at least one usable sample
@@ -208,7 +208,7 @@ def test_a_samples_json_may_hold_its_class(tmp_path: Path) -> None:
         writer.write({"__key__": "a", "ppm": ppm(1), "json": {"label": 3, "width": 32}})
         writer.write({"__key__": "b", "ppm": ppm(1), "json": {"label": 4}, "cls": 5})
     cfg = config(batch=2, train=str(path), classes=10, shuffle_buffer=1)
-    [(_, labels)] = pipeline.train_epoch(cfg, dataset.find(cfg, 1), 0, 1, 1)[1]
+    [(_, labels)] = pipeline.train_epoch(cfg, dataset.find(cfg, 1), 0, 1, 1)
     assert labels.tolist() == [3, 5]
     with webdataset.TarWriter(str(path)) as writer:
         writer.write({"__key__": "a", "ppm": ppm(1), "json": {"caption": "a cat"}})

@@ -197,7 +197,7 @@ def test_an_epoch_over_a_network_that_breaks_sees_the_same_samples(proxy: Cuttin
         config = TrainConfig(data=DataConfig(place), optimizer=OptimizerConfig(batch_size=8))
         found = dataset.find(config, world=1)
         proxy.allowances = [30_000, 0, 50_000, 20_000, 0, 0, 70_000] if place != shapes else []
-        _, batches = pipeline.train_epoch(config, found, 0, 1, epoch=1)
+        batches = pipeline.train_epoch(config, found, 0, 1, epoch=1)
         epochs.append([(x.numpy().tobytes(), y.tolist()) for x, y in batches])
     assert not proxy.allowances
     assert epochs[0] == epochs[1]

@@ -29,7 +29,7 @@ def _epochs(
     found = Dataset(dataset.find(cfg, world=1).train, None, 10, 32)
     read: list[object] = []
     for epoch in range(1, 5):
-        _, batches = pipeline.train_epoch(cfg, found, 0, 1, epoch, first, cache)
+        batches = pipeline.train_epoch(cfg, found, 0, 1, epoch, first, cache)
         read.append([(pixels.numpy().tobytes(), labels.tolist()) for pixels, labels in batches])
     return read
 
@@ -44,10 +44,10 @@ def test_a_shard_is_read_once_and_its_file_may_be_removed_then(tmp_path: Path) -
     cfg = config(batch=4, train=str(tmp_path / "{0..3}.tar"), classes=10)
     found = Dataset(dataset.find(cfg, world=1).train, None, 10, 32)
     cache = SampleCache(64)
-    first = [labels.tolist() for _, labels in pipeline.train_epoch(cfg, found, 0, 1, 1, 0, cache)[1]]
+    first = [labels.tolist() for _, labels in pipeline.train_epoch(cfg, found, 0, 1, 1, 0, cache)]
     for file in files:
         Path(file).unlink()
-    again = [labels.tolist() for _, labels in pipeline.train_epoch(cfg, found, 0, 1, 1, 0, cache)[1]]
+    again = [labels.tolist() for _, labels in pipeline.train_epoch(cfg, found, 0, 1, 1, 0, cache)]
     assert again == first
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_shard_is_not_cached(tmp_path: Path) -> None:
     cache = SampleCache(64)
     found = Dataset(ShardSet((str(whole), str(cut)), (8, 8)), None, 10, 32)
     for epoch in (1, 2):
-        assert sum(len(labels) for _, labels in pipeline.train_epoch(cfg, found, 0, 1, epoch, 0, cache)[1]) == 16
+        assert sum(len(labels) for _, labels in pipeline.train_epoch(cfg, found, 0, 1, epoch, 0, cache)) == 16
     assert list(cache._shards) == [str(whole)]
 
 

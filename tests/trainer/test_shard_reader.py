@@ -385,7 +385,7 @@ def test_a_reader_that_stops_does_not_wait_for_an_answer_that_never_begins(monke
 def count_loaders_before_and_after_a_stop(cfg: TrainConfig, found: Dataset) -> tuple[int, int]:
     """Return the number of loader processes once an epoch's first batch has come, and once it was stopped."""
     prefetch.CLOSE_TIMEOUT_S = 0.1
-    with closing(pipeline.train_epoch(cfg, found, 0, 1, 1)[1]) as batches:
+    with closing(pipeline.train_epoch(cfg, found, 0, 1, 1)) as batches:
         next(batches)
         before = len(multiprocessing.active_children())
     return before, len(multiprocessing.active_children())

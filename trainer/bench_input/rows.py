@@ -90,7 +90,7 @@ def _epoch(material: Material, directory: str) -> Epoch:
         optimizer=OptimizerConfig(batch_size=material.batch),
     )
     data = dataset.find(config, 1)
-    return lambda: sum(len(labels) for _, labels in pipeline.train_epoch(config, data, 0, 1, 1)[1])
+    return lambda: sum(len(labels) for _, labels in pipeline.train_epoch(config, data, 0, 1, 1))
 
 
 def _singly(material: Material, at_once: int) -> Epoch:

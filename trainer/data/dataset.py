@@ -274,8 +274,7 @@ def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
             why="each core streams shards of its own",
             remedy=f"Make at least {world}, with a smaller --samples-per-shard",
         )
-    batches, _ = sharding.train_batches(train.samples, world, batch)
-    if batches == 0:
+    if sharding.train_batches(train.samples, world, batch) == 0:
         raise TrainerError(
             f"A batch of {batch} is more than {every_core(world)} gets of {data.directory or data.train}",
             why=f"{format_count(train.samples, 'sample')} over {format_count(world, 'core')} "

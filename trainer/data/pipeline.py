@@ -40,7 +40,7 @@ def steps_an_epoch(config: TrainConfig, data: Dataset, world: int) -> int:
     """Return the training steps in each epoch, the same on all ranks."""
     if data.train is None:
         return config.steps_per_epoch or FAKE_STEPS
-    steps, _ = sharding.train_batches(data.train.samples, world, config.optimizer.batch_size)
+    steps = sharding.train_batches(data.train.samples, world, config.optimizer.batch_size)
     return steps if config.steps_per_epoch is None else min(steps, config.steps_per_epoch)
 
 
@@ -62,25 +62,23 @@ def train_epoch(
     first: int = 0,
     cache: SampleCache | None = None,
     is_stopping: Callable[[], bool] = never,
-) -> tuple[int, BatchQueue[Batch]]:
-    """Return how many batches each rank trains on in an epoch, and this rank's batches from batch `first` on.
+) -> BatchQueue[Batch]:
+    """Return this rank's batches of an epoch, from batch `first` on.
 
     `cache` holds samples from one epoch to the next; `is_stopping` is as for BatchQueue.
     """
     batch = config.optimizer.batch_size
     if data.train is None:
-        steps = steps_an_epoch(config, data, world)
-        size, classes = data.image_size, data.classes
         fake = partial(
             synthetic.batches,
             batch=batch,
-            size=size,
-            classes=classes,
+            size=data.image_size,
+            classes=data.classes,
             seed=config.seed,
             rank=rank,
-            steps=steps - first,
+            steps=steps_an_epoch(config, data, world) - first,
         )
-        return steps, BatchQueue(fake, is_stopping)
+        return BatchQueue(fake, is_stopping)
     processes = count_loaders(config, data.train, world)
     order = sharding.shard_order(len(data.train.urls), config.seed, epoch)
     share = sharding.train_share(
@@ -92,7 +90,7 @@ def train_epoch(
         data.train, refill=True, skip_bad=skip, verify=config.data.verify, cache=None if processes else cache
     )
     buffer = config.data.shuffle_buffer
-    return share.batches, BatchQueue(lambda: _read(share, reader, batching, processes, buffer, first), is_stopping)
+    return BatchQueue(lambda: _read(share, reader, batching, processes, buffer, first), is_stopping)
 
 
 def evaluation(
@@ -102,8 +100,8 @@ def evaluation(
     world: int,
     cache: SampleCache | None = None,
     is_stopping: Callable[[], bool] = never,
-) -> tuple[int, BatchQueue[Batch]]:
-    """Do the same for an evaluation; a rank with fewer samples ends with batches of nothing but padding."""
+) -> BatchQueue[Batch]:
+    """Return this rank's batches of an evaluation; those of a rank with fewer samples end with pure padding."""
     assert data.val is not None
     batch = config.optimizer.batch_size
     processes = min(config.loader_workers, len(data.val.urls))
@@ -125,7 +123,7 @@ def evaluation(
         for _ in range(share.batches - count):
             yield batching.empty()
 
-    return share.batches, BatchQueue(padded, is_stopping)
+    return BatchQueue(padded, is_stopping)
 
 
 def _read(

@@ -27,14 +27,12 @@ class ShardPiece:
 
 @dataclass(frozen=True)
 class Share:
-    """One rank's part of an epoch: `batches` batches, read by its loaders, each from its own pieces.
+    """One rank's share of an epoch: as many batches as every rank has, and the pieces that each loader reads.
 
-    `samples` counts real ones: in an evaluation the last batches may be padded, and `batches` is the same on all
-    ranks.
+    In an evaluation, the pieces may fill fewer batches; the others are padding.
     """
 
     batches: int
-    samples: int
     loaders: tuple[tuple[ShardPiece, ...], ...]
 
 
@@ -45,19 +43,18 @@ def shard_order(shards: int, seed: int, epoch: int) -> list[int]:
     return order
 
 
-def train_batches(samples: int, world: int, batch: int) -> tuple[int, int]:
-    """Return the whole batches of each rank, and the samples left out (fewer than one global batch)."""
-    batches = samples // (world * batch)
-    return batches, samples - batches * world * batch
+def train_batches(samples: int, world: int, batch: int) -> int:
+    """Return the whole batches of each rank; the remainder, smaller than one global batch, is left out."""
+    return samples // (world * batch)
 
 
 def train_share(
     counts: Sequence[int], order: Sequence[int], *, rank: int, world: int, batch: int, loaders: int, limit: int | None
 ) -> Share:
     """Return a rank's share of a training epoch, in whole batches; `limit` ends the epoch early."""
-    batches, _ = train_batches(sum(counts), world, batch)
-    rank_batches = batches if limit is None else min(batches, limit)
-    return _share(counts, order, rank * batches * batch, rank_batches * batch, rank_batches, batch, loaders)
+    whole = train_batches(sum(counts), world, batch)
+    batches = whole if limit is None else min(whole, limit)
+    return _share(counts, order, rank * whole * batch, batches * batch, batches, batch, loaders)
 
 
 def evaluation_share(
@@ -76,15 +73,16 @@ def evaluation_share(
 def _share(
     counts: Sequence[int], order: Sequence[int], start: int, samples: int, batches: int, batch: int, loaders: int
 ) -> Share:
-    filled_batches = -(-samples // batch)
+    """Divide `samples` samples from `start` on among the loaders, by whole batches; 0 loaders count as one."""
+    filled_batches, readers = -(-samples // batch), max(1, loaders)
     pieces = []
     begin = 0
-    for loader in range(max(1, loaders)):
-        loader_batches = filled_batches // max(1, loaders) + (loader < filled_batches % max(1, loaders))
-        end = min(begin + loader_batches * batch, samples)
+    for reader in range(readers):
+        reader_batches = filled_batches // readers + (reader < filled_batches % readers)
+        end = min(begin + reader_batches * batch, samples)
         pieces.append(cut(counts, order, start + begin, start + end))
         begin = end
-    return Share(batches=batches, samples=samples, loaders=tuple(pieces))
+    return Share(batches, tuple(pieces))
 
 
 def cut(counts: Sequence[int], order: Sequence[int], start: int, stop: int) -> tuple[ShardPiece, ...]:

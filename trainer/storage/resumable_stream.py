@@ -40,7 +40,6 @@ class ObjectStream(io.RawIOBase):
         self._changes = 0  # answers in a row about another generation
         self._server_pause = 0.0  # seconds that the server asks for (Retry-After)
         self._abandoned = threading.Event()
-        self.broken = 0  # times that reading had to be resumed
 
     def readable(self) -> bool:
         """Return True."""
@@ -149,7 +148,7 @@ class ObjectStream(io.RawIOBase):
                 return "the answer's header makes no sense"
         else:
             length = response.headers.get("Content-Length", "")
-            if not length.isdigit():
+            if not length.isdecimal():
                 return "the answer does not state its length"
             size = int(length)
         generation = response.headers.get("x-goog-generation")
@@ -166,4 +165,3 @@ class ObjectStream(io.RawIOBase):
         if self._response is not None:
             self._response.close()
             self._response = None
-            self.broken += 1

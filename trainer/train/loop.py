@@ -119,7 +119,7 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
     """Return the accuracy in percent over the validation shards, each sample counted once."""
     replicas = run.replicas
     average_statistics(run.model, replicas)  # they differ between cores, and all must test one model
-    _, queue = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache, run.gives_up)
+    queue = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache, run.gives_up)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
     torch_xla.sync()  # else zero would be a constant of the first step's graph, and the second step another graph

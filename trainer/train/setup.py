@@ -90,7 +90,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
         return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)
 
     def read_epoch(epoch: int, first: int) -> BatchQueue[Batch]:
-        return pipeline.train_epoch(config, data, replicas.rank, replicas.world, epoch, first, cache, gives_up)[1]
+        return pipeline.train_epoch(config, data, replicas.rank, replicas.world, epoch, first, cache, gives_up)
 
     return TrainingRun(
         replicas,
