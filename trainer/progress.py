@@ -50,7 +50,7 @@ def write_line(text: str, descriptor: int = 1) -> None:
     except OSError as error:
         if not _losing and error.errno in FULL:
             _losing = True
-            write_line(f"Lines of the log are being lost: {error.strerror}. Make room for it.", descriptor=2)
+            write_error(f"Lines of the log are being lost: {error.strerror}. Make room for it.")
         _unread = _unread or (descriptor == 1 and error.errno == errno.EPIPE)
 
 

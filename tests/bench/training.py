@@ -75,7 +75,7 @@ def _images(out: Path) -> str:
     from trainer.shards import command, sources
 
     source = sources.shapes(SAMPLES, 10, 32, seed=1)
-    command.make(source, str(out), samples_per_shard=512, repeat={}, seed=1, notify=lambda _: None)
+    command.make(source, str(out), samples_per_shard=512, repeat={}, seed=1)
     return str(out)
 
 

@@ -217,7 +217,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
     out = str(tmp_path_factory.mktemp("shapes") / "set")
     source = sources.shapes(256, 48, 32, seed=1)
-    command.make(source, out, samples_per_shard=32, repeat={}, seed=1, notify=lambda _: None)
+    command.make(source, out, samples_per_shard=32, repeat={}, seed=1)
     return out
 
 
@@ -235,7 +235,7 @@ def colours(tmp_path_factory: pytest.TempPathFactory) -> str:
     out = str(tmp_path_factory.mktemp("colours") / "set")
     classes = ("red", "green", "blue", "yellow")
     source = sources.ImageSource("colours", classes, 32, {"train": (256, sample), "val": (48, sample)})
-    command.make(source, out, samples_per_shard=32, repeat={}, seed=1, notify=lambda _: None)
+    command.make(source, out, samples_per_shard=32, repeat={}, seed=1)
     return out
 
 

@@ -25,5 +25,5 @@ def make(
     source: sources.ImageSource, out: Path | str, per_shard: int = 4, seed: int = 3, *, train: int = 1, **options: Any
 ) -> Manifest:
     """Make shards with default arguments; `train` is how many times each training sample is repeated."""
-    given = {"repeat": {"train": train}, "notify": lambda _: None, **options}
+    given = {"repeat": {"train": train}, **options}
     return command.make(source, str(out), samples_per_shard=per_shard, seed=seed, **given)

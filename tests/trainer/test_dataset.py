@@ -130,7 +130,7 @@ def test_classes_that_differ_between_the_patterns_are_named(tmp_path: Path) -> N
         source = sources.ImageSource(
             "pets", classes, 32, {"train": (4, lambda n: sources.ImageSample(ppm(n), "ppm", n % 2))}
         )
-        command.make(source, str(tmp_path / name), samples_per_shard=4, repeat={}, seed=1, notify=lambda _: None)
+        command.make(source, str(tmp_path / name), samples_per_shard=4, repeat={}, seed=1)
     train = f"{tmp_path}/a/pets-train-000000.tar"
     for other, says in (("b", "dog, fox"), ("c", "in another order")):
         cfg = config(batch=2, train=train, val=f"{tmp_path}/{other}/pets-train-000000.tar")
@@ -190,7 +190,7 @@ def test_each_directorys_manifest_lists_its_own_shards(tmp_path: Path) -> None:
         source = sources.ImageSource(
             "pets", ("cat", "dog"), 32, {"train": (count, lambda n: sources.ImageSample(ppm(n), "ppm", 1))}
         )
-        command.make(source, str(tmp_path / name), samples_per_shard=8, repeat={}, seed=1, notify=lambda _: None)
+        command.make(source, str(tmp_path / name), samples_per_shard=8, repeat={}, seed=1)
     (tmp_path / "c").mkdir()
     shutil.copy(tmp_path / "b" / "pets-train-000000.tar", tmp_path / "c")
     cfg = config(batch=2, train=f"{tmp_path}/{{a,b,c}}/pets-train-{{000000..000000}}.tar")
@@ -206,7 +206,7 @@ def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
     source = sources.ImageSource(
         "pets", ("all",), 32, {"train": (4, lambda n: sources.ImageSample(ppm(n), "ppm", 0))}
     )
-    command.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1, notify=lambda _: None)
+    command.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1)
     text = refused(lambda: dataset.find(config(batch=2, directory=str(tmp_path)), 1))
     assert text.startswith(f"There is one class only in {tmp_path}. Make the shards from a directory that holds")
 

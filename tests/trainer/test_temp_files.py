@@ -141,7 +141,7 @@ def test_making_shards_again_removes_the_temporary_files_of_a_killed_process(wri
     source = sources.shapes(20, 4, 32, seed=1)
     for name in ("shapes-train-000001.tar", "manifest.unfinished.json", "manifest.json", "else-train-000001.tar"):
         end(writer(tmp_path / name))
-    command.make(source, str(tmp_path), samples_per_shard=10, repeat={}, seed=1, notify=lambda _: None)
+    command.make(source, str(tmp_path), samples_per_shard=10, repeat={}, seed=1)
     assert [name.split(".")[1] for name in temporaries(tmp_path)] == ["else-train-000001"]
 
 

@@ -34,7 +34,7 @@ from trainer.bench_input.table import DELAY_MS, Case, Measurement, Results, as_j
 from trainer.data import loader_processes
 from trainer.distributed.child_cleanup import die_with_parent
 from trainer.errors import INTERRUPTED, REFUSED, TrainerError
-from trainer.progress import write_line
+from trainer.progress import write_error
 from trainer.shards import command, image_folder, sources
 from trainer.shards.writer import defer_signals
 
@@ -183,7 +183,7 @@ def experiment(
                 continue
             result.rates.append(rate)
             result.cpu.append(cpu)
-            write_line(f"round {number + 1} of {rounds}: {case.label}: {rate:,.0f} samples/s", descriptor=2)
+            write_error(f"round {number + 1} of {rounds}: {case.label}: {rate:,.0f} samples/s")
     return results
 
 
@@ -232,7 +232,7 @@ def _variant(material: Material, source: sources.ImageSource, variable: str, val
     part = sources.ImageSource(source.name, source.classes, None, {"train": (sample_count, sample_at)})
     bucket = f"{material.bucket}/{variable.replace(' ', '-')}-{value}"
     out = f"{bucket}/shards"
-    command.make(part, out, samples_per_shard=per_shard, repeat={}, seed=1, overwrite=True, notify=lambda _: None)
+    command.make(part, out, samples_per_shard=per_shard, repeat={}, seed=1, overwrite=True)
     return replace(material, bucket=bucket)
 
 
@@ -259,10 +259,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             result = as_json(material, chosen, results)
             lines = [json.dumps(result, indent=1)] if options.json else table(material, chosen, results)
     except TrainerError as error:
-        write_line(str(error), descriptor=2)
+        write_error(str(error))
         return REFUSED
     except KeyboardInterrupt:
-        write_line("Stopped; the temporary files are deleted.", descriptor=2)
+        write_error("Stopped; the temporary files are deleted.")
         return INTERRUPTED
     print("\n".join(lines))
     return 0

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from trainer.bench_input import object_store, photo_like
@@ -17,7 +17,7 @@ from trainer.bench_input.rows import Material
 from trainer.bench_input.table import DELAY_MS
 from trainer.config import BUCKET as SCHEME
 from trainer.errors import TrainerError
-from trainer.progress import format_count, write_line
+from trainer.progress import format_count, write_error
 from trainer.shards import command, image_folder
 from trainer.shards.writer import defer_signals
 from trainer.storage import objects
@@ -37,8 +37,7 @@ def lay_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float,
         count = source.splits["train"][0]
         _check(options, files, count)
         per_shard = -(-count // options.shards)
-        quietly: Callable[[str], None] = lambda _: None  # noqa: E731
-        command.make(source, str(work / "shards"), samples_per_shard=per_shard, repeat={}, seed=1, notify=quietly)
+        command.make(source, str(work / "shards"), samples_per_shard=per_shard, repeat={}, seed=1)
         store_files = work / "objects" if object_store.binary() else None
         bucket = ""
         if store_files is not None:
@@ -83,7 +82,7 @@ def _workplace(parent: str | None) -> Iterator[Path]:
 def _files(options: argparse.Namespace, work: Path) -> Path:
     if options.folder is not None:
         return Path(options.folder)
-    write_line(f"==> Making {options.images} pictures ..", descriptor=2)
+    write_error(f"==> Making {options.images} pictures ..")
     for index in range(options.images):
         path = work / "files" / f"class{index % CLASSES}" / f"{index:06d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)

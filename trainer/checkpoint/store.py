@@ -23,7 +23,7 @@ from zipfile import BadZipFile, ZipFile
 import torch
 
 from trainer.errors import TrainerError, check_fields, check_schema
-from trainer.progress import write_line
+from trainer.progress import write_error, write_line
 from trainer.storage import objects
 
 SCHEMA = 1
@@ -292,7 +292,7 @@ class CheckpointStore:
         if not self._warned_of_another:
             self._warned_of_another = True
             what = f"Another run seems to save to {self._where} too, and --resume auto takes the newest of all"
-            write_line(f"{what}. Give each run a --checkpoint-dir of its own.", descriptor=2)
+            write_error(f"{what}. Give each run a --checkpoint-dir of its own.")
         self._number = _first_free(_names(self._where))
 
     def _try_to_write(self) -> None:

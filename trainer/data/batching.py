@@ -30,7 +30,7 @@ from trainer.data.image_decode import (
 )
 from trainer.data.tar_samples import Sample
 from trainer.errors import TrainerError
-from trainer.progress import format_count, write_line
+from trainer.progress import format_count, write_error
 from trainer.storage.background_io import complete
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
@@ -114,7 +114,7 @@ class Batching:
             remedy = "Make the shards again: its batch has no usable sample"
             raise TrainerError(bad[0].what, why=bad[0].why, remedy=remedy)
         first = f"{', among them' if len(bad) > 1 else ''}: {bad[0].without_remedy()}"
-        write_line(f"Continued without {format_count(len(bad), 'sample')}{first}", descriptor=2)
+        write_error(f"Continued without {format_count(len(bad), 'sample')}{first}")
         return list(islice(cycle(good), len(chunk))) if self.training else good
 
     def _decode_batch(self, chunk: list[Sample], place: int) -> Batch:

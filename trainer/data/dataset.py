@@ -15,7 +15,7 @@ from trainer.config import BUCKET, LARGEST_STRIDE, DataConfig, TrainConfig
 from trainer.data import sharding
 from trainer.data.shard_reader import ShardFile, count_samples
 from trainer.errors import TrainerError
-from trainer.progress import every_core, format_count, write_line
+from trainer.progress import every_core, format_count, write_error, write_line
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
@@ -248,7 +248,7 @@ def _count(url: str, skip_bad: bool) -> int | None:
     except TrainerError as error:
         if not skip_bad:
             raise
-        write_line(f"Continued without a shard: {error.without_remedy()}", descriptor=2)
+        write_error(f"Continued without a shard: {error.without_remedy()}")
         return None
 
 

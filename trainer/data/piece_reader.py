@@ -12,7 +12,7 @@ from trainer.data.shard_reader import MAKE_AGAIN, read_shard, read_shards
 from trainer.data.sharding import ShardPiece
 from trainer.data.tar_samples import Sample
 from trainer.errors import TrainerError
-from trainer.progress import format_count, write_line
+from trainer.progress import format_count, write_error
 
 
 class PieceReader:
@@ -53,7 +53,7 @@ class PieceReader:
                     raise
                 lost += piece.samples - read
                 without = f" without {format_count(piece.samples - read, 'sample')}" if read < piece.samples else ""
-                write_line(f"Continued{without}: {error.without_remedy()}", descriptor=2)
+                write_error(f"Continued{without}: {error.without_remedy()}")
         if lost and self._refill:
             yield from self._read_again(lost, good or self._pieces_of_others(all_pieces))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-Batch = tuple[torch.Tensor, torch.Tensor]  # images uint8 [batch, 3, size, size], labels int64 [batch]
+from trainer.data.batching import Batch
 
 
 def batches(*, batch: int, size: int, classes: int, seed: int, rank: int, steps: int) -> Iterator[Batch]:

@@ -38,7 +38,7 @@ from trainer.errors import (
     TrainerError,
 )
 from trainer.model.xla_compilation import use_compilation_cache
-from trainer.progress import write_line
+from trainer.progress import write_error
 
 Train = Callable[[Replicas, TrainConfig, StopSignal], int]  # returns the exit code
 
@@ -100,7 +100,7 @@ class TpuLauncher:
             if not self._code.value and not self._stopping.requested:
                 self._code.value = 128 + signal.SIGKILL
                 name = f"A rank of worker {self._config.replicas.worker}"
-                write_line(f"{name} {_cause(-signal.SIGKILL)}.", descriptor=2)
+                write_error(f"{name} {_cause(-signal.SIGKILL)}.")
             return self._code.value or STOPPED
         return 0
 
@@ -230,7 +230,7 @@ class _CpuLauncher:
         if code not in (REFUSED, PARTNER_LOST, BELOW_TARGET, STOPPED):
             replica_config = self._config.replicas
             who = format_ranks((replica_config.rank(self._ranks.index(rank)),), replica_config.cores)
-            write_line(f"{who} {_cause(code)}{others}.", descriptor=2)
+            write_error(f"{who} {_cause(code)}{others}.")
         self._end()
 
 
@@ -238,7 +238,7 @@ def _announce_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
     """Print what Ctrl-C does; return whether to end at once, which the second one asks for."""
     first = "at the next step" if config.checkpoint.directory is None else "at the next step, saving first"
     notice = "Ending at once" if again else f"Stopping {first}; Ctrl-C again ends at once"
-    write_line(f"{notice}.", descriptor=2)
+    write_error(f"{notice}.")
     return again
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from multiprocessing.synchronize import Lock
 
 from trainer.errors import STOPPED
-from trainer.progress import is_log_unread, write_line
+from trainer.progress import is_log_unread, write_error
 
 START_UP_GRACE_S = 2.0  # after which a rank that is still starting ends
 OVERDUE_S = 5.0  # later, the kernel ends a rank that was not killed
@@ -66,7 +66,7 @@ class StopSignal:
         """Report the end before the first step, unless a rank of this worker has reported that or an error."""
         with self._reporting:  # another thread may end the process once this one has written the line
             if self._report_lock.acquire(block=False):
-                write_line("Stopping on SIGTERM before the first step.", descriptor=2)
+                write_error("Stopping on SIGTERM before the first step.")
 
 
 def block_signals() -> Collection[signal.Signals]:

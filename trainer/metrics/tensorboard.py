@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from trainer.errors import TrainerError
-from trainer.progress import write_line
+from trainer.progress import write_error
 from trainer.storage import objects
 
 UPLOAD_TIMEOUT_S = 10.0  # all other replicas wait for an upload, and no longer than --timeout
@@ -68,7 +68,7 @@ class EventFile:
         self._tried = -math.inf
         self.flush()
         if self._is_behind:
-            write_line(f"TensorBoard events were lost: they could not be uploaded to {self._where}.", descriptor=2)
+            write_error(f"TensorBoard events were lost: they could not be uploaded to {self._where}.")
         self._close_files()
 
     def _begin(self, logdir: str, first_step: int) -> None:
@@ -115,7 +115,7 @@ class EventFile:
         self._unlinked.seek(0)
         objects.write(objects.join(self._where, self._path.name), self._unlinked.read(), patience=UPLOAD_TIMEOUT_S)
         if self._is_behind:
-            write_line(f"TensorBoard events are being uploaded to {self._where} again.", descriptor=2)
+            write_error(f"TensorBoard events are being uploaded to {self._where} again.")
         self._is_behind = False
 
     def _write(self, **fields: Any) -> None:
@@ -128,11 +128,11 @@ class EventFile:
 
     def _give_up(self, error: OSError) -> None:
         self._drop_writer()
-        write_line(f"No more TensorBoard events are written to {self._where}: {error.strerror}.", descriptor=2)
+        write_error(f"No more TensorBoard events are written to {self._where}: {error.strerror}.")
 
     def _warn_once(self, error: TrainerError) -> None:
         if not self._is_behind:
-            write_line(f"TensorBoard events are not uploaded now; training continues. {error}", descriptor=2)
+            write_error(f"TensorBoard events are not uploaded now; training continues. {error}")
         self._is_behind, self._tried = True, time.monotonic()
 
     def _close_files(self) -> None:

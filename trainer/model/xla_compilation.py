@@ -15,7 +15,7 @@ import torch_xla.debug.metrics as metrics
 import torch_xla.runtime as xr
 
 from trainer.errors import TrainerError
-from trainer.progress import write_line
+from trainer.progress import write_error, write_line
 
 SETTLED = 2  # steps in which a graph may be compiled: the first has other inputs than those after it
 NANOSECONDS = 1e9
@@ -87,7 +87,7 @@ def use_compilation_cache(directory: str) -> None:
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            write_line(f"Compiled graphs are not kept for the next run: {path}: {error.strerror}", descriptor=2)
+            write_error(f"Compiled graphs are not kept for the next run: {path}: {error.strerror}")
             return
         xr.initialize_cache(str(path))
 

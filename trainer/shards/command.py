@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
-from trainer.progress import one_line, write_line
+from trainer.progress import one_line, write_error, write_line
 from trainer.shards import image_folder, sources, writer
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.shards.shard_lock import hold_lock
@@ -35,10 +35,10 @@ LAST_SAVE_TIMEOUT_S = 5.0  # for saving the list of finished shards after making
 
 
 class Lines:
-    """Shows progress as one line per shard."""
+    """Shows progress as one line per shard, by default nowhere."""
 
-    def __init__(self, notify: Callable[[str], None]) -> None:
-        self._notify = notify
+    def __init__(self, write: Callable[[str], None] = lambda _: None) -> None:
+        self._write = write
         self._of = 0
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
@@ -54,7 +54,7 @@ class Lines:
 
     def note(self, text: str) -> None:
         """Show something else that the user should know."""
-        self._notify(text)
+        self._write(text)
 
     def end(self) -> None:
         """Finish the display."""
@@ -64,7 +64,7 @@ class Bar(Lines):
     """Shows progress as a bar on standard error, in samples."""
 
     def __init__(self) -> None:
-        super().__init__(lambda text: write_line(text, descriptor=2))
+        super().__init__(write_error)
         self._bar: Any = None
 
     def begin(self, tasks: Sequence[Task], found: Collection[WrittenShard]) -> None:
@@ -105,7 +105,6 @@ def make(
     overwrite: bool = False,
     workers: int = 1,
     skip_bad: bool = False,
-    notify: Callable[[str], None] = write_line,
     display: Lines | None = None,
 ) -> Manifest:
     """Write every split's shards and, last, the manifest; raises TrainerError.
@@ -116,7 +115,7 @@ def make(
     `samples` is how many each split shall have instead, with each image taken equally often, or once more. `skip_bad`
     leaves out images that cannot be decoded.
     """
-    shown = display or Lines(notify)
+    shown = display or Lines()
     orders = _orders(source, samples_per_shard, repeat, seed, samples)
     tasks = [task for split, order in orders.items() for task in _tasks(source, split, order, samples_per_shard)]
     made_from = {
@@ -263,18 +262,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             overwrite=options.overwrite,
             workers=options.workers,
             skip_bad=options.on_bad_image == "skip",
-            display=Bar() if sys.stderr.isatty() else Lines(lambda text: write_line(text, descriptor=2)),
+            display=Bar() if sys.stderr.isatty() else Lines(write_error),
         )
     except TrainerError as error:
-        write_line(str(error), descriptor=2)
+        write_error(str(error))
         return REFUSED
     except OSError as error:  # usually of the images' source
         what = f"Cannot read {error.filename}" if error.filename else "Cannot make shards"
-        write_line(f"{what}: {error.strerror or error}.", descriptor=2)
+        write_error(f"{what}: {error.strerror or error}.")
         return REFUSED
     except KeyboardInterrupt as stop:
         same = "The same command without --overwrite" if options.overwrite else "The same command"
-        write_line(f"Stopped. {same} resumes where it stopped.", descriptor=2)
+        write_error(f"Stopped. {same} resumes where it stopped.")
         return STOPPED if signal.SIGTERM in stop.args else INTERRUPTED
     for split, shards in manifest.splits.items():
         write_line(_format_split(options.out, manifest, split, shards))

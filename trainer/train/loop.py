@@ -26,7 +26,7 @@ from trainer.distributed.replicas import Replicas, Verdict
 from trainer.distributed.signals import StopSignal
 from trainer.errors import BELOW_TARGET, ReportedElsewhereError, StoppedError, TrainerError
 from trainer.model.optimizer import learning_rate, set_rate
-from trainer.progress import RateTracker, WaitTimer, write_line
+from trainer.progress import RateTracker, WaitTimer, write_error, write_line
 from trainer.train.setup import TrainingRun, start
 
 
@@ -174,7 +174,7 @@ def _stop_without_batch(run: TrainingRun, epoch: int, done: int) -> NoReturn:
     The others wait for its gradients. The result is as if all had stopped before, except that running
     statistics have seen the others' batches.
     """
-    write_line(f"No batch came for {run.replicas.label}: step {done} of epoch {epoch} is skipped.", descriptor=2)
+    write_error(f"No batch came for {run.replicas.label}: step {done} of epoch {epoch} is skipped.")
     run.replicas.skip_step(run.optimizer)
     _stop(run, f"at epoch {epoch} step {done}", epoch, done)
 
@@ -188,7 +188,7 @@ def _stop(run: TrainingRun, position: str, epoch: int, step: int) -> NoReturn:
     if run.replicas.core == 0:
         write_line(f"Stopping on SIGTERM {position}")
         if run.stopping.requested and not run.stopping.received:
-            write_line(f"Stopping {position}, because the log's reader has gone.", descriptor=2)
+            write_error(f"Stopping {position}, because the log's reader has gone.")
     run.stopping.received = True
     run.resumption.save(epoch, step)
     run.events.close()
@@ -209,5 +209,5 @@ def _judge_accuracy(run: TrainingRun) -> int:
         return 0
     if run.leads:
         problem = f"Max Accuracy {best or 0.0:.2f}% is below the target of {target:g}%"
-        write_line(f"{problem}. Train longer, or try another learning rate.", descriptor=2)
+        write_error(f"{problem}. Train longer, or try another learning rate.")
     return BELOW_TARGET
