@@ -143,11 +143,6 @@ def waiting_line(epoch: int, waits: Sequence[float], took: float) -> str:
     )
 
 
-def device_label(device: str, rank: int) -> str:
-    """Return `xla:0/14`: the device in its process, and the core's ordinal in the slice."""
-    return f"{device}/{rank}"
-
-
 def clock(now: datetime) -> str:
     """Return the time of day with which every line ends."""
     return now.strftime("%H:%M:%S")

@@ -56,9 +56,9 @@ def test_a_saved_checkpoint_loads_unchanged(place: str) -> None:
     where = CheckpointStore(place, IDENTITY, None).save(state(2.5), position)
     newest = store.find_newest(place, IDENTITY)
     assert newest is not None
-    pointer, loaded = newest
+    pointer, loaded, path = newest
     assert (pointer.position, pointer.identity) == (position, IDENTITY)
-    assert where == objects.join(place, pointer.file)
+    assert where == path == objects.join(place, pointer.file)
     before = state(2.5)
     assert loaded.floats.keys() == before.floats.keys()
     assert all(torch.equal(loaded.floats[name], value) for name, value in before.floats.items())
@@ -79,7 +79,7 @@ def test_the_last_three_and_the_best_are_kept(place: str) -> None:
     kinds = ("json", "pt")
     numbered = sorted(f"checkpoint-{number:06d}.{kind}" for number in (3, 6, 7, 8) for kind in kinds)
     assert objects.list_names(place) == ["best.json", *numbered]
-    pointer, best = store.load_named(objects.join(place, "best.json"), IDENTITY)
+    pointer, best, _ = store.load_named(objects.join(place, "best.json"), IDENTITY)
     assert pointer.position.best == 50.0
     assert float(best.floats["model.w"][0, 0]) == 3
 

@@ -86,7 +86,7 @@ def test_entries_of_other_tools_before_files_are_skipped_and_renames_are_applied
     """Covers GNU tar's directories, and extended headers with a fractional time or another name."""
     path = tmp_path / "x.tar"
     content = packed(path, member("./", tarfile.DIRTYPE), member("./a.cls"), member("./a.jpg"), mtime="1.5")
-    assert [sorted(sample) for sample in tar_samples.read_samples("x", content)] == [
+    assert [sorted(sample) for sample in tar_samples.group_files("x", tar_samples.read_files(content))] == [
         ["__key__", "__url__", "cls", "jpg"]
     ]
     packed(path, member("a.cls"), path="b.cls")
@@ -408,7 +408,7 @@ def test_a_verified_shard_of_a_bucket_yields_nothing_before_it_has_arrived_whole
     gate.opened.set()
     content = objects.read(file.url)
     right, wrong = (
-        shard_reader._ArrivingShard(ShardFile(file.url, file.size, digest), len(content), verify=True)
+        shard_reader._ArrivingShard(ShardFile(file.url, file.size, digest), len(content))
         for digest in (hashlib.sha256(content).hexdigest(), "0" * 64)
     )
     for arriving in (right, wrong):

@@ -120,8 +120,8 @@ def test_one_rank_reports_a_full_disk_and_the_last_checkpoint_stays_whole(
     from trainer.checkpoint import store
     from trainer.checkpoint.store import Identity
 
-    pointer, _ = store.load_named(str(small_disk / "kept"), Identity("tiny", 10, ""))
-    assert int(pointer.file[11:17]) in (int(found[1]) - 1, int(found[1]) - 2)
+    newest = store.load_named(str(small_disk / "kept"), Identity("tiny", 10, ""))
+    assert int(newest.pointer.file[11:17]) in (int(found[1]) - 1, int(found[1]) - 2)
     assert not [path for path in (small_disk / "kept").iterdir() if path.name.startswith(".")]
 
 

@@ -12,14 +12,13 @@ import torch_xla.core.xla_model as xm
 from torch import nn
 
 from trainer.checkpoint import store
-from trainer.checkpoint.store import CheckpointStore, Identity, Pointer, Position, State
+from trainer.checkpoint.store import Checkpoint, CheckpointStore, Identity, Pointer, Position, State
 from trainer.config import RESUME_WORDS, TrainConfig
 from trainer.data import pipeline
 from trainer.data.dataset import Dataset
 from trainer.distributed.replicas import Replicas
 from trainer.errors import TrainerError
 from trainer.progress import write_line
-from trainer.storage import objects
 
 MODEL, MOMENTUM = "model.", "momentum."
 UPLOAD_TIMEOUT_S = 120.0  # an upload is retried for so long; less if the waiting replicas would give up sooner
@@ -32,7 +31,7 @@ class _Found:
     """What rank 0 read, without the tensors: small enough to be broadcast pickled."""
 
     pointer: Pointer
-    where: str
+    path: str
     integers: dict[str, int]
     random: list[Any]
 
@@ -53,43 +52,42 @@ class Resumption:
 
     def resume(self) -> Position:
         """Restore what `--resume` names, and return where to continue; raise TrainerError."""
-        keep = self._config.checkpoint
         state: State | None = None
 
         def find() -> _Found | None:
             nonlocal state
-            if keep.resume not in RESUME_WORDS:
-                pointer, state = store.load_named(keep.resume, self._identity)
-            elif keep.resume == "no" or keep.directory is None:
+            loaded = self._load()
+            if loaded is None:
                 return None
-            else:
-                newest = store.find_newest(keep.directory, self._identity)
-                if newest is None:
-                    return None
-                pointer, state = newest
-            directory = keep.directory or "."
-            if keep.resume not in RESUME_WORDS:
-                directory = objects.parent(keep.resume) if store.is_checkpoint_file(keep.resume) else keep.resume
-            return _Found(pointer, objects.join(directory, pointer.file), state.integers, state.random)
+            state = loaded.state
+            return _Found(loaded.pointer, loaded.path, state.integers, state.random)
 
-        checkpoint = self._replicas.broadcast_result(find)
+        found = self._replicas.broadcast_result(find)
         position = Position()
-        if checkpoint is not None:
-            self._restore(checkpoint, state)
-            position = self._saved = self._settled(checkpoint)
+        if found is not None:
+            self._restore(found, state)
+            position = self._saved = self._settled(found)
         self.best = position.best
+        directory = self._config.checkpoint.directory
 
         def open_store() -> None:
-            assert keep.directory is not None
-            pointer = None if checkpoint is None else checkpoint.pointer
-            patience = self._config.replicas.timeout / 3
-            self._store = CheckpointStore(
-                keep.directory, self._identity, pointer, patience=min(UPLOAD_TIMEOUT_S, patience)
-            )
+            assert directory is not None
+            pointer = None if found is None else found.pointer
+            patience = min(UPLOAD_TIMEOUT_S, self._config.replicas.timeout / 3)
+            self._store = CheckpointStore(directory, self._identity, pointer, patience=patience)
 
-        if keep.directory is not None:
+        if directory is not None:
             self._replicas.broadcast_result(open_store)
         return position
+
+    def _load(self) -> Checkpoint | None:
+        """Load the checkpoint that `--resume` asks for, if there is one; raise TrainerError."""
+        keep = self._config.checkpoint
+        if keep.resume not in RESUME_WORDS:
+            return store.load_named(keep.resume, self._identity)
+        if keep.resume == "no" or keep.directory is None:
+            return None
+        return store.find_newest(keep.directory, self._identity)
 
     @property
     def keeps(self) -> bool:
@@ -143,8 +141,10 @@ class Resumption:
         counters = {name for name, value in own_state.items() if not value.is_floating_point()}
         targets.update({MOMENTUM + name: buffer for name, buffer in self._momentum().items()})
         saved = {} if state is None else state.floats
+        sizes = [target.numel() for target in targets.values()]
+        flat = torch.zeros(sum(sizes))
 
-        def flatten() -> torch.Tensor:
+        def fill() -> None:
             problems = [
                 *(f"it lacks {name}" for name in targets if name not in saved and name.startswith(MODEL)),
                 *(f"the model does not count {name}" for name in checkpoint.integers if name not in counters),
@@ -152,21 +152,15 @@ class Resumption:
             ]
             if problems:
                 remedy = "Give another --resume, or --resume no"
-                what = f"Checkpoint {checkpoint.where} does not fit the model"
+                what = f"Checkpoint {checkpoint.path} does not fit the model"
                 raise TrainerError(what, why=problems[0], remedy=remedy)
-            return torch.cat([saved.get(name, torch.zeros(targets[name].shape)).reshape(-1) for name in targets])
-
-        size = sum(value.numel() for value in targets.values())
-        flat = torch.zeros(size)
-
-        def fill() -> None:
-            flat.copy_(flatten())
+            for name, part in zip(targets, torch.split(flat, sizes), strict=True):
+                if name in saved:
+                    part.copy_(saved[name].reshape(-1))
 
         self._replicas.broadcast_result(fill)
         flat = self._replicas.total(flat)  # those of all others are zeros
-        for target, part in zip(
-            targets.values(), torch.split(flat, [t.numel() for t in targets.values()]), strict=True
-        ):
+        for target, part in zip(targets.values(), torch.split(flat, sizes), strict=True):
             target.copy_(part.view_as(target).to(target.device))
         for name, number in checkpoint.integers.items():
             own_state[name].fill_(number)
@@ -189,7 +183,7 @@ class Resumption:
         if self._replicas.rank == 0:
             progress = f"epoch {position.epoch} after step {position.step}"
             ending = "; nothing is left to train" if position.epoch > self._config.optimizer.epochs else ""
-            write_line(f"Resumed from {checkpoint.where} at {progress}{note}{ending}")
+            write_line(f"Resumed from {checkpoint.path} at {progress}{note}{ending}")
         return position
 
     def _other_order(self, saved: Identity, position: Position) -> str:

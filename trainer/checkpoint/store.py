@@ -17,7 +17,7 @@ import secrets
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 from zipfile import BadZipFile, ZipFile
 
 import torch
@@ -163,6 +163,14 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.is_floating_point() and value.layout == torch.strided
 
 
+class Checkpoint(NamedTuple):
+    """A checkpoint that was loaded: what its pointer file says, its state, and its path."""
+
+    pointer: Pointer
+    state: State
+    path: str
+
+
 def load(where: str, pointer: Pointer) -> State:
     """Load a checkpoint; raise ValueError saying how it is damaged, TrainerError where it cannot be read."""
     content = objects.read(objects.join(where, pointer.file), pointer.size)
@@ -185,9 +193,7 @@ def load(where: str, pointer: Pointer) -> State:
     return state
 
 
-def find_newest(
-    where: str, identity: Identity, notify: Callable[[str], None] = write_line
-) -> tuple[Pointer, State] | None:
+def find_newest(where: str, identity: Identity, notify: Callable[[str], None] = write_line) -> Checkpoint | None:
     """Return the newest whole checkpoint in a directory; report newer ones that are skipped, and why.
 
     Raises TrainerError when it belongs to another model or a newer trainer, or cannot be read at the moment:
@@ -199,9 +205,7 @@ def find_newest(
         try:
             if (number, "json") not in names:
                 raise ValueError("it was never finished")
-            pointer = _pointer(where, f"{name}.json")
-            _refuse_another_model(objects.join(where, pointer.file), pointer.identity, identity)
-            return pointer, load(where, pointer)
+            return _load_pointed(where, f"{name}.json", identity)
         except (objects.MissingError, *DAMAGED) as error:
             notify(f"Passed over checkpoint {objects.join(where, name)}: {_why(error)}")
         except TrainerError as error:
@@ -210,28 +214,29 @@ def find_newest(
     return None
 
 
-def is_checkpoint_file(path: str) -> bool:
-    """Return whether a path names one checkpoint, and not a directory of them."""
-    return path.endswith((".pt", ".json"))
-
-
-def load_named(path: str, identity: Identity) -> tuple[Pointer, State]:
+def load_named(path: str, identity: Identity) -> Checkpoint:
     """Load the checkpoint at a path (.pt, .json, best.json), or the newest of a directory; raise TrainerError."""
-    if not is_checkpoint_file(path):
+    if not path.endswith((".pt", ".json")):
         newest = find_newest(path, identity)
         if newest is None:
             raise TrainerError(f"There is no whole checkpoint in {path}", remedy=RESUME_OTHERWISE)
         return newest
     directory, file = objects.parent(path), path.rpartition("/")[2]
     try:
-        pointer = _pointer(directory, re.sub(r"\.pt$", ".json", file))
-        _refuse_another_model(path, pointer.identity, identity)
-        return pointer, load(directory, pointer)
+        return _load_pointed(directory, re.sub(r"\.pt$", ".json", file), identity)
     except DAMAGED as error:
         raise TrainerError(f"Cannot resume from {path}", why=_why(error), remedy=RESUME_OTHERWISE) from error
     except TrainerError as error:
         error.remedy = error.remedy or RESUME_OTHERWISE
         raise
+
+
+def _load_pointed(directory: str, name: str, identity: Identity) -> Checkpoint:
+    """Load what a pointer file points at; raise one of DAMAGED, or TrainerError."""
+    pointer = _pointer(directory, name)
+    path = objects.join(directory, pointer.file)
+    _refuse_another_model(path, pointer.identity, identity)
+    return Checkpoint(pointer, load(directory, pointer), path)
 
 
 class CheckpointStore:

@@ -46,12 +46,12 @@ class ShardSet:
             tuple(shard.sha256 if shard else None for _, _, shard in rows),
         )
 
-    def file(self, number: int) -> ShardFile:
-        """Return one shard as a file to read."""
+    def file(self, number: int, *, verify: bool) -> ShardFile:
+        """Return one shard as a file to read, with its SHA-256 only where that is to be verified."""
         return ShardFile(
             self.urls[number],
             self.sizes[number] if self.sizes else None,
-            self.digests[number] if self.digests else None,
+            self.digests[number] if self.digests and verify else None,
         )
 
     def is_listed(self, number: int) -> bool:

@@ -8,7 +8,7 @@ from itertools import islice
 
 from trainer.data.dataset import ShardSet
 from trainer.data.sample_cache import SampleCache
-from trainer.data.shard_reader import MAKE_AGAIN, read_shard, read_shards
+from trainer.data.shard_reader import MAKE_AGAIN, ShardFile, read_shard, read_shards
 from trainer.data.sharding import ShardPiece
 from trainer.data.tar_samples import Sample
 from trainer.errors import TrainerError
@@ -67,8 +67,7 @@ class PieceReader:
         urls = [self._shards.urls[piece.shard] for piece in pieces]
         cached = [self._cache.get(url) if self._cache else None for url in urls]
         missing = [piece for piece, samples in zip(pieces, cached, strict=True) if samples is None]
-        fetched = read_shards([self._shards.file(piece.shard) for piece in missing], self._verify)
-        self._fetching = fetched
+        self._fetching = fetched = read_shards([self._file(piece) for piece in missing])
         for piece, url, samples in zip(pieces, urls, cached, strict=True):
             if samples is not None:
                 yield piece, iter(samples)
@@ -83,13 +82,16 @@ class PieceReader:
         while lost:
             before = lost
             for piece in pieces:
-                samples = read_shard(self._shards.file(piece.shard), self._verify)
+                samples = read_shard(self._file(piece))
                 with contextlib.suppress(TrainerError):  # reported when it was first read
                     for sample in islice(self._cut(piece, samples), lost):
                         yield sample
                         lost -= 1
             if lost == before:
                 raise TrainerError("None of the shards can be read", remedy="Make them again with --overwrite")
+
+    def _file(self, piece: ShardPiece) -> ShardFile:
+        return self._shards.file(piece.shard, verify=self._verify)
 
     def _pieces_of_others(self, pieces: Sequence[ShardPiece]) -> list[ShardPiece]:
         """Return the shards that other loaders and ranks read, for a loader that can read none of its shards."""

@@ -20,7 +20,8 @@ from trainer.data.tar_samples import (
     LinkInTarError,
     Sample,
     decompressed,
-    read_samples,
+    group_files,
+    read_files,
 )
 from trainer.errors import TrainerError
 from trainer.storage import objects
@@ -36,7 +37,7 @@ MAKE_AGAIN = "Make the shards again with --overwrite, or continue without the lo
 
 @dataclass(frozen=True)
 class ShardFile:
-    """Where a shard is, with its size in bytes and SHA-256 where a manifest states them."""
+    """Where a shard is, its size in bytes if a manifest states it, and its SHA-256 if that is to be verified."""
 
     url: str
     size: int | None = None
@@ -48,25 +49,25 @@ def count_samples(url: str) -> int:
     return sum(1 for _ in read_shard(ShardFile(url)))
 
 
-def read_shard(shard: ShardFile, verify: bool = False) -> Iterator[Sample]:
+def read_shard(shard: ShardFile) -> Iterator[Sample]:
     """Yield a shard's samples in order; raise TrainerError naming a damaged shard."""
-    if verify or not _is_streamed(shard):
-        yield from _samples(shard.url, partial(_content, shard, verify))
+    if shard.sha256 is not None or not _is_streamed(shard):
+        yield from _samples(shard.url, partial(_content, shard))
     else:
         yield from _stream_samples(shard.url)
 
 
-def read_shards(shards: Sequence[ShardFile], verify: bool = False) -> Generator[Iterator[Sample], None, None]:
+def read_shards(shards: Sequence[ShardFile]) -> Generator[Iterator[Sample], None, None]:
     """Yield the samples of each shard in turn, while the next shards are fetched or read by the kernel.
 
-    A shard's samples must be read before the next shard is asked for.
+    The caller must read a shard's samples before it takes the next shard.
     """
     waiting = deque(shards)
     opened: deque[Iterator[Sample]] = deque()
     with contextlib.closing(_ShardPrefetcher()) as prefetcher:
         while waiting or opened:
             while waiting and len(opened) < SHARDS_AHEAD:
-                opened.append(prefetcher.start(waiting.popleft(), verify))
+                opened.append(prefetcher.start(waiting.popleft()))
             yield opened.popleft()
 
 
@@ -83,13 +84,13 @@ class _ShardPrefetcher:
         self._last = threading.Event()  # set when the shard before begins to arrive: the first one comes first
         self._last.set()
 
-    def start(self, shard: ShardFile, verify: bool) -> Iterator[Sample]:
+    def start(self, shard: ShardFile) -> Iterator[Sample]:
         """Begin to fetch a shard, and return its samples."""
         if _is_streamed(shard):
-            return read_shard(shard, verify)
+            return read_shard(shard)
         if shard.size is None or objects.is_local(shard.url):
-            return _samples(shard.url, start_thread(partial(_content, shard, verify), "map").result)
-        arriving = _ArrivingShard(shard, shard.size, verify)
+            return _samples(shard.url, start_thread(partial(_content, shard), "map").result)
+        arriving = _ArrivingShard(shard, shard.size)
         self._arriving = [pending for pending in self._arriving if not pending.has_ended] + [arriving]
         thread = threading.Thread(target=arriving.fetch, args=(self._last,), name="fetch", daemon=True)
         self._threads = [running for running in self._threads if running.is_alive()] + [thread]
@@ -113,8 +114,8 @@ class _ArrivingShard:
     verified can be read only when all of it has come.
     """
 
-    def __init__(self, shard: ShardFile, size: int, verify: bool = False) -> None:
-        self._shard, self._size, self._verify = shard, size, verify
+    def __init__(self, shard: ShardFile, size: int) -> None:
+        self._shard, self._size = shard, size
         self._stream: ObjectStream | None = None
         self._is_abandoned = False
         self._came: SimpleQueue[bytes | Exception] = SimpleQueue()  # the parts, or why there are no more
@@ -160,13 +161,13 @@ class _ArrivingShard:
             part = stream.read(PART_BYTES)
             _check_size(self._shard, stream.size)
             fetched += len(part)
-            if self._verify:
+            if self._shard.sha256 is None:
+                self._came.put(part)
+            else:
                 digest.update(part)
                 parts.append(part)
-            else:
-                self._came.put(part)
             self.has_started.set()
-        if self._verify:
+        if self._shard.sha256 is not None:
             _check_digest(self._shard, digest.hexdigest())
         for part in parts:
             self._came.put(part)
@@ -178,16 +179,16 @@ def _is_streamed(shard: ShardFile) -> bool:
     return is_pipe(shard.url)
 
 
-def _content(shard: ShardFile, verify: bool) -> Content:
+def _content(shard: ShardFile) -> Content:
     content = _map_file(shard.url) if objects.is_local(shard.url) else objects.read(shard.url)
     _check_size(shard, len(content))
-    if verify:
+    if shard.sha256 is not None:
         _check_digest(shard, hashlib.sha256(content).hexdigest())
     return content
 
 
 def _check_digest(shard: ShardFile, sha256: str) -> None:
-    if shard.sha256 not in (None, sha256):
+    if shard.sha256 != sha256:
         raise TrainerError(
             f"Shard {shard.url} is damaged",
             why="its checksum is not the one in the manifest",
@@ -230,7 +231,7 @@ def _stream_samples(url: str) -> Iterator[Sample]:
 def _checked_samples(url: str, content: Content) -> Iterator[Sample]:
     """Yield a tar file's samples; raise TrainerError where it is damaged, or CompressedTarError."""
     try:
-        yield from read_samples(url, content)
+        yield from group_files(url, read_files(content))
     except CompressedTarError:
         raise
     except ValueError as error:

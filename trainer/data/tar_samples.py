@@ -11,7 +11,7 @@ import lzma
 import re
 import struct
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, partial
 from itertools import chain
 from typing import IO, Any, Protocol
@@ -113,13 +113,11 @@ def _decompress(parts: Iterator[bytes], make: Callable[[], Any]) -> Iterator[byt
         raise ValueError("it ends in the middle of what is compressed")
 
 
-def read_samples(url: str, content: Content) -> Iterator[Sample]:
-    """Yield the samples of a tar file; raise ValueError where it is damaged, LinkInTarError for a link."""
-    return group_files(url, read_files(content))
+def group_files(url: str, files: Iterable[tuple[str, bytes]]) -> Iterator[Sample]:
+    """Yield the samples of a tar file: consecutive files that share a name up to its first dot, as in webdataset.
 
-
-def group_files(url: str, files: Iterable[tuple[str, bytes]]) -> Generator[Sample, None, None]:
-    """Yield samples, whose fields are consecutive files that share a name up to its first dot, as for webdataset."""
+    Raises ValueError where fields come twice or a sample is too large.
+    """
     key, sample, size = "", Sample(), 0
     for name, content in files:
         begins = name.rfind("/") + 1

@@ -29,7 +29,6 @@ from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from trainer.config import ReplicaConfig, TrainConfig
 from trainer.distributed.failures import FailureRecord, compare_settings, list_settings
 from trainer.errors import PartnerLostError, ReportedElsewhereError, TrainerError
-from trainer.progress import device_label
 from trainer.storage import background_io
 
 T = TypeVar("T")
@@ -57,7 +56,7 @@ class Replicas(ABC):
     def __init__(self, rank: int, world: int, core: int, worker: int) -> None:
         self.rank, self.world, self.core, self.worker = rank, world, core, worker
         self.device: torch.device = torch_xla.device()
-        self.label = device_label(str(self.device), rank)
+        self.label = f"{self.device}/{rank}"  # the device in its process, and the core's ordinal in the slice
 
     @abstractmethod
     def step(self, optimizer: torch.optim.Optimizer, stop: bool) -> Verdict:
