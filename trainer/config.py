@@ -11,7 +11,7 @@ from trainer.storage.urls import unsupported_scheme
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
-LARGEST_SIDE = 4096  # pixels; a larger input is a typing error, and fills any memory
+LARGEST_SIDE = 4096  # pixels; a larger value is a typing error, and would fill any memory
 LARGEST_FACTOR = 1e9  # a larger factor, times the slice's batch, may exceed a float32
 MOST_CORES = 512  # replicas forked on one machine; more would bring it down before an error is printed
 LARGEST_BATCH = MOST_CLASSES = 1_000_000
@@ -26,16 +26,15 @@ COMPILED = "~/.cache/tpu-tui/compiled"
 
 
 def _require_place(option: str, path: str | None) -> None:
-    command, scheme = path is not None and path.startswith(PIPE), unsupported_scheme(path or "")
-    _require(not command, f"{option} {path} is a command", "Name a directory, or gs://bucket/prefix")
-    _require(
-        not scheme, f"{option} {path}: {scheme}:// cannot be read here", "Name a directory, or gs://bucket/prefix"
-    )
+    path, remedy = path or "", "Name a directory, or gs://bucket/prefix"
+    scheme = unsupported_scheme(path)
+    _require(not path.startswith(PIPE), f"{option} {path} is a command", remedy)
+    _require(not scheme, f"{option} {path}: {scheme}:// cannot be read here", remedy)
 
 
 def _require_shards(option: str, pattern: str | None) -> None:
     scheme = unsupported_scheme(pattern or "")
-    command = f"curl -sSfL {pattern}" if scheme in ("http", "https") else "COMMAND, which puts one shard out"
+    command = f"curl -sSfL {pattern}" if scheme in ("http", "https") else "COMMAND, which outputs one shard"
     remedy = f"Copy them to gs://, or give {PIPE}{command}"
     _require(not scheme, f"{option} {pattern}: {scheme}:// cannot be read here", remedy)
 
@@ -82,12 +81,12 @@ class DataConfig:
 
     @property
     def skips_bad_shards(self) -> bool:
-        """Return whether a run goes on without what a damaged shard lacks."""
+        """Return whether a run continues without samples that cannot be read."""
         return self.on_bad_shard == "skip"
 
     @property
     def in_bucket(self) -> bool:
-        """Return whether any of it is read from Cloud Storage."""
+        """Return whether any of the data is read from Cloud Storage."""
         return any(place is not None and place.startswith(BUCKET) for place in (self.directory, self.train, self.val))
 
 

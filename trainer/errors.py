@@ -7,7 +7,7 @@ from collections.abc import Iterable
 # Exit codes of a rank and of the process that started it. 1 is a crash; 128 + n a signal, as shells count.
 REFUSED = 2  # after printing why: wrong arguments, no data, no accelerator, no memory
 BELOW_TARGET = 21  # trained to the end, but not to --target-accuracy
-PARTNER_LOST = 75  # another rank ended, and caused this one's end (EX_TEMPFAIL of sysexits.h: try again)
+PARTNER_LOST = 75  # this rank ended because another one did (EX_TEMPFAIL of sysexits.h: try again)
 INTERRUPTED = 130  # Ctrl-C, while shards are made or measured
 STOPPED = 143  # ended on SIGTERM or SIGHUP, or because the log has no reader
 
@@ -39,7 +39,7 @@ class ConfigError(TrainerError):
 
 
 class NewerFormatError(TrainerError):
-    """A newer trainer wrote something, which must not count as damaged."""
+    """A newer trainer wrote a file, which therefore must not count as damaged."""
 
 
 class PartnerLostError(TrainerError):

@@ -1,4 +1,4 @@
-"""The command line of a run: its options, read and checked before the seconds of importing PyTorch."""
+"""Define the command line of a run, and check it before PyTorch is imported, which takes seconds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECTIONS = {
     "checkpoint": CheckpointConfig,
 }
 """The parts of TrainConfig by their fields' names."""
-PLACES = (
+PATH_OPTIONS = (
     "--data",
     "--train-shards",
     "--val-shards",
@@ -40,17 +40,17 @@ PLACES = (
     "--logdir",
     "--compilation-cache",
 )
-GIVEN = "(default: %(default)s)"
+DEFAULT = "(default: %(default)s)"
 
 
 def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
-    """Return the run that command line and environment ask for; raise ConfigError, or SystemExit for `--help`."""
+    """Return the run that command line and environment describe; raise ConfigError, or SystemExit for `--help`."""
     parser, fields = _parser()
     values = vars(parser.parse_args(arguments))
     for option, field in fields.items():
         if values[field] == "":
             raise ConfigError(f"{option} is empty", remedy="Perhaps a variable is not set in your shell")
-        if option in PLACES and values[field] is not None:
+        if option in PATH_OPTIONS and values[field] is not None:
             values[field] = normalise(values[field])
     parts: dict[str, dict[str, Any]] = {section: {} for section in ("", *SECTIONS)}
     for field, value in values.items():
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
 
 
 def read_command_line() -> TrainConfig:
-    """Return the run that sys.argv asks for; exit after `--help`, or after reporting what is wrong or missing."""
+    """Return the run that sys.argv describes; exit after `--help`, or after reporting what is wrong or missing."""
     prepare_environment(os.environ)
     try:
         config = parse(sys.argv[1:], os.environ)
@@ -79,10 +79,12 @@ def read_command_line() -> TrainConfig:
 
 
 def prepare_environment(environ: MutableMapping[str, str]) -> None:
-    """Set what PyTorch/XLA reads when it is imported: the device (TPU where there is one), and a quiet log."""
+    """Set the variables that PyTorch/XLA reads on import: the device (TPU if there is one), and a quiet log."""
     if not environ.get("PJRT_DEVICE", "").strip():
         environ["PJRT_DEVICE"] = "TPU" if _is_there_a_tpu() else "CPU"
-    environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # else the end of another rank prints 40 lines of C++ frames
+    environ.setdefault(
+        "TORCH_CPP_LOG_LEVEL", "ERROR"
+    )  # otherwise the end of another rank prints 40 lines of C++ frames
 
 
 def _is_there_a_tpu() -> bool:
@@ -121,7 +123,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
         group.add_argument(option, dest=field, action=action, help=about)
         fields[option] = field
 
-    add(parser, "--model", "model", str, "MODEL", f"one of {', '.join(MODELS)} {GIVEN}")
+    add(parser, "--model", "model", str, "MODEL", f"one of {', '.join(MODELS)} {DEFAULT}")
     data = partial(add, group := parser.add_argument_group("data"))
     data("--data", "data.directory", str, "DIR", "directory or gs://bucket/prefix made by trainer.shards")
     data("--train-shards", "data.train", str, "PATTERN", "gs://b/train-{000000..000639}.tar, paths, pipe:")
@@ -134,7 +136,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
         "data.shuffle_buffer",
         int,
         "SAMPLES",
-        f"samples that each loader holds to draw from {GIVEN}",
+        f"samples that each loader holds to draw from {DEFAULT}",
     )
     data("--loader-workers", "data.loader_workers", int, "N", "loader processes per core (default: CPU 0, TPU 4)")
     held = "samples held for later epochs, only without loader processes (default: %(default)s; 0: none)"
@@ -144,22 +146,22 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
     add_flag(group, "--verify-shards", "data.verify", "compare each shard with the manifest's sha256 first")
 
     step = partial(add, group := parser.add_argument_group("optimizer"))
-    step("--batch-size", "optimizer.batch_size", int, "N", f"samples per core and step {GIVEN}")
+    step("--batch-size", "optimizer.batch_size", int, "N", f"samples per core and step {DEFAULT}")
     step(
         "--learning-rate",
         "optimizer.learning_rate",
         float,
         "RATE",
-        f"for 256 samples per step, scaled linearly {GIVEN}",
+        f"for 256 samples per step, scaled linearly {DEFAULT}",
     )
-    step("--momentum", "optimizer.momentum", float, "X", f"of SGD {GIVEN}")
-    step("--weight-decay", "optimizer.weight_decay", float, "X", f"of all parameters {GIVEN}")
-    step("--label-smoothing", "optimizer.label_smoothing", float, "X", f"of the loss {GIVEN}")
+    step("--momentum", "optimizer.momentum", float, "X", f"of SGD {DEFAULT}")
+    step("--weight-decay", "optimizer.weight_decay", float, "X", f"of all parameters {DEFAULT}")
+    step("--label-smoothing", "optimizer.label_smoothing", float, "X", f"of the loss {DEFAULT}")
     add_flag(group, "--bf16", "bf16", "compute in bfloat16 where autocast allows")
-    step("--epochs", "optimizer.epochs", int, "N", f"passes over all samples {GIVEN}")
-    step("--warmup-epochs", "optimizer.warmup_epochs", float, "X", f"epochs in which the rate rises {GIVEN}")
+    step("--epochs", "optimizer.epochs", int, "N", f"passes over all samples {DEFAULT}")
+    step("--warmup-epochs", "optimizer.warmup_epochs", float, "X", f"epochs in which the rate rises {DEFAULT}")
     step("--steps-per-epoch", "steps_per_epoch", int, "N", "end each epoch after N steps")
-    step("--seed", "seed", int, "SEED", f"of parameters and the order of samples {GIVEN}")
+    step("--seed", "seed", int, "SEED", f"of parameters and the order of samples {DEFAULT}")
 
     replicas = partial(add, group := parser.add_argument_group("replicas"))
     replicas(
@@ -183,6 +185,6 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
     cache = f"where compiled graphs are kept for the next run (TPU only; default: {COMPILED})"
     run("--compilation-cache", "compilation_cache", str, "DIR|no", cache)
     run("--logdir", "logdir", str, "DIR", "TensorBoard event files: a directory or gs://bucket/prefix")
-    run("--log-steps", "log_steps", int, "K", f"print every K steps {GIVEN}")
+    run("--log-steps", "log_steps", int, "K", f"print every K steps {DEFAULT}")
     add_flag(parser, "--debug", "debug", "print tracebacks instead of one-line errors")
     return parser, fields

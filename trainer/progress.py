@@ -20,15 +20,15 @@ T = TypeVar("T")
 
 SMOOTHING = 0.4  # share of the former rate in the new one, as in torch_xla's RateTracker
 HIDDEN = ("Cc", "Cf", "Cs")  # Unicode's categories of controls, format characters and surrogates
-HARMLESS = "\t\u200c\u200d"  # of these: tabs, and the joiners that scripts and emoji need
-FULL = (errno.ENOSPC, errno.EDQUOT)  # a disk, or a user's share of it
+HARMLESS = "\t\u200c\u200d"  # exceptions: tabs, and the joiners that some scripts and emoji need
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk or quota
 
 _losing = False  # whether lines are being lost to a full disk
 _unread = False  # whether the log's reader has gone
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line without escape sequences; it may hold names out of data that others made."""
+    """Return a text as one line without escape sequences, since it may hold names from untrusted data."""
     line = " ".join(text.splitlines())
     if line.isprintable():
         return line
@@ -38,7 +38,7 @@ def one_line(text: str) -> str:
 
 
 def write_line(text: str, descriptor: int = 1) -> None:
-    """Write one whole line with a single write(2), as `one_line` makes it harmless.
+    """Write a text as one line, which `one_line` makes harmless, with a single write(2).
 
     A line that cannot be written is lost: Ctrl-C ends `| tee log` at once, and must not keep the trainer from saving.
     A full disk is reported once on standard error: the training is worth more than its log.
@@ -55,7 +55,7 @@ def write_line(text: str, descriptor: int = 1) -> None:
 
 
 def _write(descriptor: int, line: bytes) -> None:
-    """Wait for room also in a pipe that another process has made non-blocking; it takes all of a line or nothing."""
+    """Write a line; in a pipe that another process made non-blocking, wait until there is room for all of it."""
     while True:
         with contextlib.suppress(BlockingIOError):
             os.write(descriptor, line)
@@ -64,7 +64,7 @@ def _write(descriptor: int, line: bytes) -> None:
 
 
 def write_error(sentence: str) -> None:
-    """Write one whole line to standard error."""
+    """Write a sentence as one line to standard error."""
     write_line(sentence, descriptor=2)
 
 

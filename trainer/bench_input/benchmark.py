@@ -49,7 +49,7 @@ SINGLE = "A' an object an image"
 
 
 def measure(row: Row, material: Material, emulator: str | None, cores: Cores) -> tuple[float, float]:
-    """Return samples per second and CPU microseconds per sample of one epoch, run in a process of its own.
+    """Run one epoch in its own process; return samples per second and CPU microseconds per sample.
 
     Raises TrainerError.
     """
@@ -281,22 +281,28 @@ def parser() -> argparse.ArgumentParser:
     command_line = argparse.ArgumentParser(
         prog="python -m trainer.bench_input", description=about, allow_abbrev=False
     )
-    command_line.add_argument("--images", type=_some, default=IMAGES, help="pictures to make (default: %(default)s)")
+    command_line.add_argument(
+        "--images", type=_positive, default=IMAGES, help="pictures to make (default: %(default)s)"
+    )
     command_line.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
     command_line.add_argument(
         "--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)"
     )
-    command_line.add_argument("--shards", type=_some, default=SHARDS, help="number of shards (default: %(default)s)")
-    command_line.add_argument("--batch", type=_some, default=64)
-    command_line.add_argument("--size", type=_some, default=224, help="pixels per side (default: %(default)s)")
     command_line.add_argument(
-        "--buffer", type=_some, default=1000, help="samples held to be shuffled (default: %(default)s)"
+        "--shards", type=_positive, default=SHARDS, help="number of shards (default: %(default)s)"
+    )
+    command_line.add_argument("--batch", type=_positive, default=64)
+    command_line.add_argument("--size", type=_positive, default=224, help="pixels per side (default: %(default)s)")
+    command_line.add_argument(
+        "--buffer", type=_positive, default=1000, help="samples held to be shuffled (default: %(default)s)"
     )
     command_line.add_argument(
         "--loaders", type=int, default=0, help="loader processes of the trainer's rows (default: 0, threads only)"
     )
-    command_line.add_argument("--few", type=_some, default=512, help="images of the rows with one object per image")
-    command_line.add_argument("--rounds", type=_some, default=ROUNDS)
+    command_line.add_argument(
+        "--few", type=_positive, default=512, help="images of the rows with one object per image"
+    )
+    command_line.add_argument("--rounds", type=_positive, default=ROUNDS)
     command_line.add_argument(
         "--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or webdataset,cold"
     )
@@ -307,7 +313,7 @@ def parser() -> argparse.ArgumentParser:
     return command_line
 
 
-def _some(text: str) -> int:
+def _positive(text: str) -> int:
     """Parse a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")

@@ -117,13 +117,13 @@ def summary(chosen: Sequence[Case], results: Results) -> list[str]:
 
     delay = f"at {DELAY_MS:g} ms"
     local, remote = result(rows.from_shards), result(rows.from_bucket, DELAY_MS)
-    hasty = result(rows.from_bucket, DELAY_MS, apart=False)
+    remote_all_cores = result(rows.from_bucket, DELAY_MS, apart=False)
     pairs = {
         "B / A": (local, result(rows.from_files)),
         "B / A, page cache cold": (result(rows.from_shards, cold=True), result(rows.from_files, cold=True)),
         f"C / B {delay}": (remote, local),
         f"C / A' {delay}": (remote, result(rows.from_single_objects, DELAY_MS)),
-        f"C / A' {delay}, all cores": (hasty, result(rows.from_single_objects, DELAY_MS, apart=False)),
+        f"C / A' {delay}, all cores": (remote_all_cores, result(rows.from_single_objects, DELAY_MS, apart=False)),
         "B / webdataset + PIL, all cores": (
             result(rows.from_shards, apart=False),
             result(peers.plain_webdataset, apart=False),

@@ -21,9 +21,9 @@ from trainer.errors import TrainerError
 from trainer.progress import write_line
 
 MODEL, MOMENTUM = "model.", "momentum."
-UPLOAD_TIMEOUT_S = 120.0  # an upload is retried for so long; less if the waiting replicas would give up sooner
-OTHERS = "data, batch, cores or seed have changed"
-CALMER = "Give a smaller --learning-rate, or more --warmup-epochs"
+UPLOAD_TIMEOUT_S = 120.0  # for retrying an upload; less if the waiting replicas would give up sooner
+PLAN_CHANGED = "data, batch, cores or seed have changed"
+DIVERGENCE_REMEDY = "Give a smaller --learning-rate, or more --warmup-epochs"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Resumption:
         position = Position()
         if found is not None:
             self._restore(found, state)
-            position = self._saved = self._settled(found)
+            position = self._saved = self._choose_position(found)
         self.best = position.best
         directory = self._config.checkpoint.directory
 
@@ -91,7 +91,7 @@ class Resumption:
 
     @property
     def keeps(self) -> bool:
-        """Return whether checkpoints are saved at all."""
+        """Return whether checkpoints are saved."""
         return self._config.checkpoint.directory is not None
 
     def due(self, step: int) -> bool:
@@ -105,7 +105,7 @@ class Resumption:
         if not self.keeps or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
             return  # saved already, perhaps by a run of more epochs
         self._saved = position
-        average_statistics(self._model, self._replicas)  # so that it does not matter which replica's are saved
+        average_statistics(self._model, self._replicas)  # so that any replica's may be saved
         random = self._replicas.gather((torch.get_rng_state(), int(xm.get_rng_state())))
 
         def write() -> None:
@@ -113,7 +113,9 @@ class Resumption:
             state = self._state(random)
             if state.diverged:
                 raise TrainerError(
-                    "The training diverged", why=f"epoch {epoch} after step {step} is not saved", remedy=CALMER
+                    "The training diverged",
+                    why=f"epoch {epoch} after step {step} is not saved",
+                    remedy=DIVERGENCE_REMEDY,
                 )
             path = self._store.save(state, position, best=best)
             write_line(f"Saved Model Checkpoint file {path} at epoch {epoch} after step {step}.")
@@ -135,7 +137,7 @@ class Resumption:
 
     @torch.no_grad()
     def _restore(self, checkpoint: _Found, state: State | None) -> None:
-        """Send rank 0's tensors to all replicas, which may not see the directory they were read from."""
+        """Send rank 0's tensors to all replicas, which may not have access to the checkpoint's directory."""
         own_state = self._model.state_dict()
         targets = {MODEL + name: value for name, value in own_state.items() if value.is_floating_point()}
         counters = {name for name, value in own_state.items() if not value.is_floating_point()}
@@ -159,7 +161,7 @@ class Resumption:
                     part.copy_(saved[name].reshape(-1))
 
         self._replicas.broadcast_result(fill)
-        flat = self._replicas.total(flat)  # those of all others are zeros
+        flat = self._replicas.total(flat)  # the other replicas add zeros
         for target, part in zip(targets.values(), torch.split(flat, sizes), strict=True):
             target.copy_(part.view_as(target).to(target.device))
         for name, number in checkpoint.integers.items():
@@ -170,8 +172,8 @@ class Resumption:
             torch.set_rng_state(host)
             xm.set_rng_state(device)
 
-    def _settled(self, checkpoint: _Found) -> Position:
-        """Return where to continue; an epoch whose samples now come in another order begins anew."""
+    def _choose_position(self, checkpoint: _Found) -> Position:
+        """Return where to continue: at the epoch's beginning if its samples now come in another order."""
         position, note = checkpoint.pointer.position, ""
         why = self._other_order(checkpoint.pointer.identity, position)
         if position.step and why:
@@ -179,7 +181,7 @@ class Resumption:
             note = f", from the epoch's beginning: the {steps} repeated, because {why}"
             position = Position(position.epoch, 0, position.best)
         elif checkpoint.pointer.identity.plan != self._identity.plan:
-            note = f"; {OTHERS}"
+            note = f"; {PLAN_CHANGED}"
         if self._replicas.rank == 0:
             progress = f"epoch {position.epoch} after step {position.step}"
             ending = "; nothing is left to train" if position.epoch > self._config.optimizer.epochs else ""
@@ -189,7 +191,7 @@ class Resumption:
     def _other_order(self, saved: Identity, position: Position) -> str:
         """Return why an epoch cannot continue in the middle; empty where it can."""
         if saved.plan != self._identity.plan:
-            return OTHERS
+            return PLAN_CHANGED
         if position.step > self.steps:
             return f"an epoch has {self.steps} steps"
         if saved.order != pipeline.ORDER and position.step < self.steps:  # otherwise only the evaluation is due
@@ -226,7 +228,7 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
             remedy = "Resume from an earlier checkpoint with --resume; if it happens again, replace those machines"
             raise TrainerError(what, why="the replicas fell out of step", remedy=remedy)
         if not all(bool(value.cpu().isfinite().all()) for value in model.state_dict().values()):
-            raise TrainerError("The training diverged", why="not all parameters are finite", remedy=CALMER)
+            raise TrainerError("The training diverged", why="not all parameters are finite", remedy=DIVERGENCE_REMEDY)
         write_line(f"All {replicas.world} replicas hold the same parameters: sha256 {prints[0][:16]}")
 
     replicas.broadcast_result(compare)

@@ -197,7 +197,7 @@ def find_newest(where: str, identity: Identity, notify: Callable[[str], None] = 
     """Return the newest whole checkpoint in a directory; report newer ones that are skipped, and why.
 
     Raises TrainerError when it belongs to another model or a newer trainer, or cannot be read at the moment:
-    beginning anew, or far behind, would look as if it were lost.
+    starting over, or from a much older one, would look as if it were lost.
     """
     names = _names(where)
     for number in sorted({number for number, _ in names}, reverse=True):
@@ -297,7 +297,7 @@ class CheckpointStore:
         if not self._warned_of_another:
             self._warned_of_another = True
             what = f"Another run seems to save to {self._where} too, and --resume auto takes the newest of all"
-            write_error(f"{what}. Give each run a --checkpoint-dir of its own.")
+            write_error(f"{what}. Give each run its own --checkpoint-dir.")
         self._number = _first_free(_names(self._where))
 
     def _try_to_write(self) -> None:

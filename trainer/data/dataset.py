@@ -76,17 +76,28 @@ class Dataset:
 
 def find(config: TrainConfig, world: int) -> Dataset:
     """List and count the shards; raise TrainerError where they cannot feed `world` ranks."""
+    found = _fake_data(config.data) if config.data.fake else _find_shards(config, world)
+    _check_norm(config, found.image_size)
+    return found
+
+
+def _fake_data(data: DataConfig) -> Dataset:
+    return Dataset(None, None, data.classes or FAKE_CLASSES, data.image_size or DEFAULT_SIZE)
+
+
+def _find_shards(config: TrainConfig, world: int) -> Dataset:
     data = config.data
-    if data.fake:
-        size = data.image_size or DEFAULT_SIZE
-        _check_norm(config, size)
-        return Dataset(None, None, data.classes or FAKE_CLASSES, size)
     train, val, manifest = _in_directory(data) if data.directory is not None else _by_patterns(data)
     _check(train, config.optimizer.batch_size, world, data)
     if val is not None and not val.samples:
         remedy = "Leave --val-shards out, or name some that hold any" if data.val else "Make the shards again"
         raise TrainerError(f"There are no validation samples in {data.val or data.directory}", remedy=remedy)
     _report_fewer_loaders(config, train, world)
+    size = data.image_size or (manifest.image_size if manifest else None) or DEFAULT_SIZE
+    return Dataset(train, val, _count_classes(data, manifest), size)
+
+
+def _count_classes(data: DataConfig, manifest: Manifest | None) -> int:
     classes = data.classes or (len(manifest.classes) if manifest else 0)
     if not classes:
         raise TrainerError("The number of classes is not known", remedy="Give --classes N, or keep manifest.json")
@@ -96,9 +107,7 @@ def find(config: TrainConfig, world: int) -> Dataset:
     if classes == 1:
         remedy = "Make the shards from a directory that holds a folder for each class"
         raise TrainerError(f"There is one class only in {data.directory or data.train}", remedy=remedy)
-    size = data.image_size or (manifest.image_size if manifest else None) or DEFAULT_SIZE
-    _check_norm(config, size)
-    return Dataset(train, val, classes, size)
+    return classes
 
 
 def count_loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
@@ -271,7 +280,7 @@ def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
     if len(train.urls) < world:
         raise TrainerError(
             f"{len(train.urls)} training shards are too few for {world} cores",
-            why="each core streams shards of its own",
+            why="each core streams its own shards",
             remedy=f"Make at least {world}, with a smaller --samples-per-shard",
         )
     if sharding.train_batches(train.samples, world, batch) == 0:

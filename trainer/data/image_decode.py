@@ -188,8 +188,8 @@ def _part(picture: Picture, box: Box, size: int, *, quick: bool) -> Pixels:
     rows = slice(int(top * down), max(int(top * down) + 1, round((top + height) * down)))
     part = pixels[rows, columns]
     shrinks = part.shape[0] > size and part.shape[1] > size
-    way = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # linear interpolation skips pixels when it shrinks
-    return cv2.resize(part, (size, size), interpolation=way)  # type: ignore[return-value]
+    method = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # linear interpolation skips pixels when it shrinks
+    return cv2.resize(part, (size, size), interpolation=method)  # type: ignore[return-value]
 
 
 def _write(out: Planes, pixels: Pixels, *, flipped: bool = False) -> None:

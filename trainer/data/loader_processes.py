@@ -24,7 +24,7 @@ from trainer.data._compat_multiprocessing import share_forkserver_with_children
 from trainer.errors import TrainerError
 
 STOPS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
-"""They reach a whole session; the ranks still need batches up to the step at which all of them stop."""
+"""Loaders ignore these: they reach a whole session, and ranks need batches until the step at which all stop."""
 PRELOADED = ("trainer.data.pipeline", "google.cloud.storage")
 """What the server imports, so that no loader has to; the latter where there is a bucket to read."""
 TRACKER_WARNING = "ignore:resource_tracker:UserWarning"
@@ -35,9 +35,9 @@ warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
 
 
 def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
-    """Yield what the dataset yields in so many processes, one item of each in turn.
+    """Run the dataset in so many processes, and yield one item of each in turn.
 
-    Raises a TrainerError that the dataset yields, and TrainerError where a process is killed.
+    Raises a TrainerError that the dataset yields, and TrainerError when a process is killed.
     """
     loader: DataLoader[Any] = DataLoader(
         dataset,
@@ -73,11 +73,7 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
 
 
 def start_forkserver(bucket: bool) -> None:
-    """Start one fork server for all ranks that this process is about to fork.
-
-    Each rank would otherwise start its own, for 2.6 s of CPU and 265 MB. (A process that uses a fork server which it
-    did not start would wait for a child that is not its own, and start another server.)
-    """
+    """Start one fork server for all ranks that this process is about to fork."""
     _forkserver_context(bucket)
     share_forkserver_with_children()
 
@@ -92,7 +88,7 @@ def wait_until_ready() -> None:
 def _begin(_: int) -> None:
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # for what a loader starts, e.g. `pipe:` commands
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # for the commands that a loader starts (`pipe:`)
     threading.Thread(target=_die_with_rank, daemon=True).start()
 
 
@@ -126,7 +122,7 @@ _context: _Context | None = None
 
 
 def _forkserver_context(bucket: bool = False) -> _Context:
-    """Start the server, which ends with the ranks that use it; what it imports is there in each loader."""
+    """Start the server, which ends with the ranks that use it; each loader inherits what it has imported."""
     global _context
     if _context is None:
         _context = _start_forkserver([name for name in PRELOADED if bucket or name in sys.modules])

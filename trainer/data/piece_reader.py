@@ -1,4 +1,4 @@
-"""Read pieces of shards as samples: the first stage of an input pipeline that is slow, and that can go wrong."""
+"""Read pieces of shards as samples: the first stage of an input pipeline."""
 
 from __future__ import annotations
 
@@ -111,8 +111,7 @@ class PieceReader:
         if read < piece.samples:
             raise self._miscounted(piece.shard, f"{piece.start + read} samples")
         count = self._shards.counts[piece.shard]
-        # Only a manifest can be wrong here: a shard that this run has counted may be a command, whose rest need not
-        # be waited for.
+        # Only a manifest can state too few samples: a counted shard may be a command, whose rest need not be awaited.
         if self._shards.is_listed(piece.shard) and piece.stop == count and next(samples, None) is not None:
             raise self._miscounted(piece.shard, f"more than {count} samples")
 

@@ -31,7 +31,7 @@ from trainer.data.sample_cache import SampleCache
 from trainer.data.sharding import Share
 from trainer.errors import TrainerError
 
-ORDER = 2  # version of how a plan becomes samples and augmented images; raise it when a seed comes to give others
+ORDER = 2  # version of how a plan becomes samples and augmented images; raise it when a seed would give others
 FAKE_STEPS = 50  # steps in an epoch of made-up images
 INITIAL_FILL = 10  # a shuffle buffer gives its first sample when it is full to a tenth, and goes on filling
 
@@ -131,9 +131,9 @@ def _read(
 ) -> Generator[Batch | Future[Batch], None, None]:
     """Yield the batches of a share from batch `first` on, read in loader processes, or in this one if there are none.
 
-    Batches are taken from the loaders in turn. What a sample becomes depends on the seed, its loader and its place
-    there, and on nothing else, so the batches are the same as in a whole epoch. `buffer` is how many samples each
-    loader holds to shuffle them.
+    Batches are taken from the loaders in turn. The augmentation of a sample depends only on the seed, its loader and
+    its place there, so the batches are the same as in a whole epoch. `buffer` is how many samples each loader holds
+    to shuffle them.
     """
     loaders = len(share.loaders)
     pipelines = []

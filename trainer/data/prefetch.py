@@ -28,7 +28,7 @@ POLL_INTERVAL_S = 0.25  # seconds
 
 
 def never() -> bool:
-    """Return False: nothing asks for an early end."""
+    """Return False: nothing requests an early end."""
     return False
 
 

@@ -6,9 +6,9 @@ Which rank failed first is settled at the only place that all workers share at t
    and a worker that would print the same one stays silent (`print_once`).
 2. When all ranks have come: they compare their settings, and rank 0 reports who was started differently
    (`compare_settings`).
-3. From then on: in the record at rank 0's store, which is written once (`FailureRecord`). A rank that has an error
-   writes that it reports one. A rank that loses another in a collective asks all ranks to answer, and writes which
-   ones are silent or behind.
+3. From then on: in the record at rank 0's store, which is written once (`FailureRecord`). A rank with an error
+   records that it reports one. A rank that loses another in a collective calls on all ranks to answer, and records
+   which ranks are silent or behind.
 
 A rank that dies silently, killed by the kernel for example, is reported by the launcher that started it.
 """
@@ -90,7 +90,7 @@ LONGEST_BYTES = 65536  # bytes of a sentence
 
 
 def print_once(sentence: str, environ: Mapping[str, str]) -> None:
-    """Print on standard error why this worker does not start, unless worker 0 has printed the same sentence."""
+    """Print on standard error why this worker does not start, unless worker 0 prints the same sentence."""
     worker, workers, address = _place(environ)
     if worker == 0 or address is None or _reason_of_worker_0(address) != sentence:
         write_error(sentence)
@@ -147,7 +147,7 @@ def read_reason(address: Address, timeout: float) -> str:
 
 PLACE = "replicas"  # the settings in which workers differ by design
 FREE = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.keep", "data.verify"}
-"""Settings that may differ between workers: nothing that is done together depends on them."""
+"""Settings that may differ between workers, since no collective depends on them."""
 OPTIONS = {
     "data.directory": "--data",
     "data.train": "--train-shards",
@@ -161,7 +161,7 @@ OPTIONS = {
 
 
 def list_settings(config: TrainConfig) -> dict[str, object]:
-    """Return settings by option. Workers may have different home directories for the same place."""
+    """Return settings by option, with `~` for the home directory, which may differ between workers."""
     home = os.environ.get("HOME", "") + "/"
     settings = {
         OPTIONS.get(name, _option(name)): value for name, value in _fields(asdict(config)) if name not in FREE
@@ -208,7 +208,7 @@ def _value(value: object) -> str:
 RECORD = "failure/record"  # the store's key of the Failure, which is written once
 CALL = "failure/call"  # the key that wakes all ranks: a roll is called, or the record is written
 ACKS = "failure/acks"  # the key of how many ranks have read the record
-ACK_TIMEOUT_S = 2.0  # that rank 0, which has the store, waits until all ranks have read that a rank reports
+ACK_TIMEOUT_S = 2.0  # for rank 0, which has the store, to wait until all ranks have read the record
 ANSWER_TIMEOUT_S = 3.0  # enough for a thread of a busy process on an overloaded machine
 POLL_INTERVAL_S = 0.1
 FOR_EVER = timedelta(days=3650)
@@ -224,7 +224,7 @@ class Failure:
 
     @classmethod
     def from_json(cls, text: bytes) -> Failure:
-        """Read it as the record holds it."""
+        """Parse the content of the record."""
         return cls(**{name: tuple(ranks) for name, ranks in json.loads(text).items()})
 
 
@@ -255,7 +255,7 @@ class FailureRecord:
     def report_error(self) -> bool:
         """Record that this rank reports an error; return False if another rank reports one.
 
-        If the store is gone or frozen, and no report known, this rank reports: better twice than never.
+        If the store is gone or frozen and no report is known, this rank reports: two reports are better than none.
         """
         own = Failure(reporting=(self._rank,))
         recorded = self._failure or self._ask_store(lambda: self._write(own)) or own
@@ -270,7 +270,7 @@ class FailureRecord:
                 time.sleep(POLL_INTERVAL_S)
 
     def explain(self, lost: PartnerLostError, stopping: Callable[[], bool]) -> PartnerLostError:
-        """Return the loss of a partner with the ranks that caused it, as far as they are found in a few seconds."""
+        """Return the loss of a partner with the ranks that caused it, if they are found within a few seconds."""
         failure = self.find(stopping)
         ranks = failure.reporting or failure.silent or failure.behind
         if not ranks:

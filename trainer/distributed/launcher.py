@@ -45,7 +45,11 @@ Train = Callable[[Replicas, TrainConfig, StopSignal], int]  # returns the exit c
 GRACE_S = 20.0  # from SIGTERM to SIGKILL; longer than a compilation, which no signal interrupts
 SAVING_GRACE_S = 300.0  # the same if a checkpoint is written first; the sender of the signal may be less patient
 CULPRIT_HEAD_START_S = 2.0  # before a rank reports the loss of another, so that the cause is reported first
-OUT_OF_MEMORY = ("ut of memory", "RESOURCE_EXHAUSTED", "can't allocate memory")  # XLA's, TPUs' and PyTorch's words
+OUT_OF_MEMORY = (
+    "ut of memory",
+    "RESOURCE_EXHAUSTED",
+    "can't allocate memory",
+)  # in the words of XLA, TPUs and PyTorch
 LESS_MEMORY = "Give a smaller --batch-size or --model, or --bf16; on CPU devices, fewer --num-cores may do"
 
 
@@ -74,7 +78,7 @@ def _require_libtpu() -> None:
 class TpuLauncher:
     """Starts the ranks through torch_xla: one process per chip and in it, on TPU v2 and v3, two threads.
 
-    A process receives signals for all of its ranks, from its first moment on, long before they begin.
+    A process receives signals for all of its ranks, even before they begin.
     """
 
     _current: TpuLauncher  # found by the forked processes; only names travel through torch_xla's queue
@@ -107,7 +111,7 @@ class TpuLauncher:
     def rank(self) -> None:
         """Run one rank. An error ends the process at once: others of this worker may wait for it in a collective.
 
-        torch_xla's pool then ends those, with a signal that `_on_signal_as_rank` lets end them.
+        torch_xla's pool then sends the others a signal, on which `_on_signal_as_rank` ends them.
         """
         self._begun = True
         code = 1
@@ -156,8 +160,8 @@ def _run_tpu_rank(_: int) -> None:
 class _CpuLauncher:
     """One forked process per core, and the process that waits for them.
 
-    Forked after torch is imported: its pages are shared and its start-up paid once. Forking is safe only because
-    nothing here has touched an XLA device, whose runtime starts threads.
+    The ranks are forked after the import of torch, so that they share its pages and its start-up. Forking is safe
+    only because nothing here has touched an XLA device, whose runtime starts threads.
     """
 
     def __init__(self, train: Train, config: TrainConfig) -> None:
@@ -235,7 +239,7 @@ class _CpuLauncher:
 
 
 def _announce_ctrl_c(config: TrainConfig, *, again: bool) -> bool:
-    """Print what Ctrl-C does; return whether to end at once, which the second one asks for."""
+    """Print what Ctrl-C does; return whether to end at once, as on the second Ctrl-C."""
     first = "at the next step" if config.checkpoint.directory is None else "at the next step, saving first"
     notice = "Ending at once" if again else f"Stopping {first}; Ctrl-C again ends at once"
     write_error(f"{notice}.")
@@ -274,7 +278,7 @@ def _run_cpu_rank(
 
     await_signals(on_signal)
     replica_config = config.replicas
-    torch.set_num_threads(1)  # the cores are the replicas'
+    torch.set_num_threads(1)  # each core has its own replica
 
     def join() -> Replicas:
         store = join_ranks(replica_config, core, address, listener if core == 0 else None, lambda: stopping.requested)
@@ -296,8 +300,8 @@ def _run_rank(
 ) -> int:
     """Run one rank to its end; return its exit code, and report why it is not 0.
 
-    One rank reports an error that several meet at once, e.g. a bucket that may no longer be read: `report_lock`
-    picks it within a worker, the record of the first failure picks the worker.
+    One rank reports an error that several meet at once, e.g. a lost permission to read a bucket: `report_lock`
+    selects the rank within a worker, and the record of the first failure the worker.
     """
     failures: FailureRecord | None = None
 

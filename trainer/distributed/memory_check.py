@@ -11,7 +11,7 @@ from trainer.progress import format_count
 MIB = 1024 * 1024
 RUNTIME_MIB = 500  # compiler, compiled code and runtime of a process, beyond the shared imports: measured
 BYTES_PER_PARAMETER = 4 * 6  # weights, gradients, momentum, the flat bucket on either side, one spare copy
-# The values that all layers put out, per pixel of input, counted by forward hooks at 224 pixels
+# Output values of all layers per input pixel, counted by forward hooks at 224 pixels
 VALUES_PER_PIXEL = {
     "tiny": 13,
     "tiny-batchnorm": 20,
@@ -33,7 +33,7 @@ class MachineMemory:
 
 
 def read_machine_memory() -> MachineMemory:
-    """Read what is available from /proc and, where a limit is set, from the control group."""
+    """Read the available memory from /proc and, if a limit is set, from the control group."""
     boot = _text("/proc/sys/kernel/random/boot_id").strip()
     available = next(
         (int(line.split()[1]) // 1024 for line in _text("/proc/meminfo").splitlines() if "MemAvailable" in line), 0

@@ -24,7 +24,7 @@ from trainer.storage import background_io
 
 POLL_INTERVAL_S = 0.1
 PROBE_TIMEOUT_S = 5.0  # for worker 0 to answer one attempt
-VERDICT_GRACE_S = 30.0  # that the others wait longer than rank 0, whose verdict they need
+VERDICT_GRACE_S = 30.0  # the others wait so much longer than rank 0, whose verdict they need
 SLICE_KEY = "slice"  # the key of what rank 0 expects: which run, how many workers and cores
 SEPARATOR = ": "
 JOINED_KEY = "joined"  # the key of how joining ended, which is written once: ALL, or who ended it
@@ -34,10 +34,10 @@ BACKLOG = 1024
 
 
 def listen(address: tuple[str, int]) -> socket.socket:
-    """Return worker 0's listening socket, on that address only: another run may use the port on another address.
+    """Return worker 0's listening socket, on this address only: another run may use the port on another address.
 
-    Port 0 takes a free one. Where the address is not this machine's (behind a NAT, say) it listens on all. Raises
-    TrainerError when the port is taken.
+    Port 0 takes a free port. If the address is not this machine's (e.g. behind a NAT), the socket listens on all
+    addresses. Raises TrainerError when the port is taken.
     """
     host, port = address
     try:
@@ -71,7 +71,7 @@ def join_ranks(
     listener: socket.socket | None,
     stopping: Callable[[], bool],
 ) -> TCPStore:
-    """Connect to worker 0's store, or be it (with `listener`), and wait until every rank is there.
+    """Connect to worker 0's store, or serve it on `listener`, and wait until every rank has joined.
 
     Rank 0 decides, and reports which workers did not come in time. Raises StoppedError on SIGTERM, PartnerLostError
     when ranks are missing.
@@ -83,9 +83,8 @@ def join_ranks(
     interface = interface_towards(host, port)
     if interface is not None:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-    patience = timedelta(
-        seconds=place.timeout + VERDICT_GRACE_S
-    )  # this end gives up first: no C++ frames are printed
+    # Longer than this process waits: a store that times out itself prints C++ frames.
+    patience = timedelta(seconds=place.timeout + VERDICT_GRACE_S)
     connect = partial(
         TCPStore,
         host,
@@ -129,7 +128,7 @@ def _connect_store(
 
 
 def _arrive(store: TCPStore, place: ReplicaConfig, core: int, address: tuple[str, int]) -> None:
-    """Count this rank in; raise TrainerError if it is not one that rank 0 expects."""
+    """Register this rank; raise TrainerError if rank 0 does not expect it."""
     rank, (host, port) = place.rank(core), address
     own_slice, expected = _slice(place), store.get(SLICE_KEY).decode()
     run, _, shape = expected.partition(SEPARATOR)

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 ALIGNED = 16  # floats, 64 bytes: XLA copies, or refuses, arrays that are not aligned to that
 VOTE = torch.Size([1])
-ABSENT = 2.0**16  # a vote larger than the sum of all others
+ABSENT = 2.0**16  # the vote of a replica without a batch, larger than the sum of all others
 GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source with which its messages begin
 SMALLEST = 4096  # bytes sent through the devices; compiled for each size, so sizes are powers of 2
 
@@ -49,7 +49,7 @@ class Verdict(enum.IntEnum):
 
 
 class Replicas(ABC):
-    """One replica's view of all, and what they can only do together: every rank must make each call."""
+    """One replica's view of all replicas, and their collectives: every rank must make each call."""
 
     failures: FailureRecord | None = None  # there is none on TPU, where libtpu ends all replicas when one is lost
 
@@ -84,11 +84,11 @@ class Replicas(ABC):
 
     @abstractmethod
     def gather(self, thing: T) -> list[T]:
-        """Return what each replica handed in, by rank."""
+        """Return each replica's `thing`, by rank."""
 
     @abstractmethod
     def broadcast(self, thing: T) -> T:
-        """Return what rank 0 handed in. (Gathering it would give every rank as many copies as there are ranks.)"""
+        """Return rank 0's `thing`. (Gathering would give every rank as many copies as there are ranks.)"""
 
     def broadcast_result(self, make: Callable[[], T]) -> T:
         """Call `make` on rank 0 and return its result on all; rank 0 raises its error, the others just end."""
@@ -107,9 +107,9 @@ class Replicas(ABC):
         return result  # type: ignore[return-value]
 
     def broadcast_slow_result(self, make: Callable[[], T], beat: float) -> T:
-        """Do the same where `make` may take longer than a collective: rank 0 runs it in a thread and shows life.
+        """Do the same where `make` may take longer than a collective: rank 0 runs it in a thread.
 
-        It does so every `beat` seconds, which must be less than the timeout of a collective.
+        Every `beat` seconds, which must be less than the timeout of a collective, rank 0 shows that it is alive.
         """
         result = background_io.start_thread(make, "share") if self.rank == 0 else None
         while not self.broadcast(result is not None and bool(wait([result], beat).done)):
@@ -169,7 +169,7 @@ class GlooReplicas(Replicas):
         return True
 
     def skip_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Hand in no gradients, and a vote that none can outvote."""
+        """Contribute no gradients, and a vote that exceeds the sum of all others."""
         if self.world > 1:
             *_, vote = self._places([p.shape for p in _parameters(optimizer)])
             self._bucket.zero_()
@@ -183,8 +183,8 @@ class GlooReplicas(Replicas):
         The means lie in the bucket, and are valid until the next call.
         """
         parameters = [p for p in parameters if p.grad is not None]
-        # Runs forward and backward, with all that they leave (loss, running statistics), and waits for them. So is
-        # the bucket free: the step before, which may still have been reading it, made what this one started from.
+        # Run forward and backward with all their results (loss, running statistics), and wait for them. Then the
+        # bucket is free: the previous step, which may still have read it, has produced this step's parameters.
         torch_xla.sync(wait=True)
         *views, vote = self._places([p.shape for p in parameters])
         for gradient, view in zip([p.grad for p in parameters if p.grad is not None], views, strict=True):
@@ -199,7 +199,7 @@ class GlooReplicas(Replicas):
         return Verdict.STOP_SKIPPING_STEP if votes >= ABSENT else Verdict(votes > 0)
 
     def _places(self, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
-        """Return views of the bucket in these shapes and the vote's, aligned so that XLA takes them uncopied."""
+        """Return views of the bucket in these shapes and the vote's, aligned so that XLA need not copy them."""
         if shapes != self._shapes:
             sizes = [-(-shape.numel() // ALIGNED) * ALIGNED for shape in (*shapes, VOTE)]
             self._bucket, self._shapes = torch.zeros(sum(sizes)), shapes
@@ -273,7 +273,7 @@ class XlaReplicas(Replicas):
     def gather(self, thing: T) -> list[T]:
         """Gather through the devices: pickled, in rows of one length, since pickle marks its own end.
 
-        (A rendezvous would be compiled anew for each other length, and fetch every replica's part separately.)
+        (A rendezvous would be compiled again for each length, and fetch each replica's data separately.)
         """
         content = torch.frombuffer(bytearray(pickle.dumps(thing)), dtype=torch.uint8)
         length = torch.tensor([content.numel()], dtype=torch.int32, device=self.device)
@@ -293,7 +293,7 @@ class XlaReplicas(Replicas):
         return pickle.loads(self.total(values)[:size].to(torch.uint8).numpy().tobytes())  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """Wait for the others, so that none is cut off by this one's end."""
+        """Wait for the others, so that the end of this replica interrupts none of them."""
         xm.rendezvous("close")
 
 

@@ -26,10 +26,10 @@ OnSignal = Callable[[signal.Signals], None]
 
 
 class StopSignal:
-    """Whether the run is to end. The training loop checks it between steps: a step that has begun is finished."""
+    """Whether the run is to end; the training loop checks this between steps, and so finishes each step."""
 
     def __init__(self, report_lock: Lock) -> None:
-        """Take the lock by which one of a worker's ranks reports what concerns all."""
+        """Set up with the lock that one of a worker's ranks takes to report what concerns all of them."""
         self.received = False
         self.is_training = False  # there is something to save, and a loop that checks for signals
         self._report_lock = report_lock
@@ -48,7 +48,7 @@ class StopSignal:
     def receive(self, grace: float) -> None:
         """Record a signal. The kernel ends the process if it still runs some time after `grace` seconds.
 
-        Before there is anything to save, the process ends by itself: it may be waiting for what never comes.
+        Before there is anything to save, the process ends by itself: it may wait for something that never comes.
         """
         if not self.received:
             signal.alarm(math.ceil(grace + OVERDUE_S))

@@ -1,7 +1,7 @@
 """Write TensorBoard's event files: the run's curves, in a directory or under gs://bucket/prefix.
 
-tensorboardX's SummaryWriter is no use here: its flush() does not wait for the thread that writes, and errors end
-that thread unseen. Its RecordWriter writes at once and raises.
+tensorboardX's SummaryWriter cannot be used: its flush() does not wait for the writing thread, and an error ends that
+thread silently. Its RecordWriter writes at once and raises.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EventFile:
 
     Cloud Storage cannot append to an object. A file for a bucket grows on this machine and is uploaded whole at each
     flush (a few kB per epoch); a later flush makes up for a failed one. That file is open but unlinked, so that
-    nothing of it outlives the process.
+    it does not outlive the process.
     """
 
     def __init__(self, where: str | None, first_step: int = 0) -> None:
@@ -41,7 +41,7 @@ class EventFile:
         self._unlinked: IO[bytes] | None = None  # the file to upload
         self._writer: Any = None
         self._is_behind = False  # the bucket lacks what was flushed last
-        self._tried = 0.0  # when it failed, by the monotonic clock
+        self._tried = 0.0  # time of the last failure, by the monotonic clock
         if where is not None:
             self._begin(where, first_step)
 

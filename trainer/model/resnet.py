@@ -9,7 +9,7 @@ from torch import nn
 from torchvision.models import resnet
 from torchvision.models.resnet import BasicBlock, ResNet
 
-# ImageNet's, as is usual; close enough for any photographs
+# of ImageNet, as usual; close enough for any photographs
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # On TPU v2 and v3 two replicas are threads of one process, and share its generator.
 _SEEDING = threading.Lock()

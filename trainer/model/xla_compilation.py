@@ -1,4 +1,4 @@
-"""Report what XLA compiles: each graph once, announced beforehand, and nothing after the second step."""
+"""Announce each graph that XLA compiles, and report graphs compiled after the second run of a step."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Compilation:
 def use_compilation_cache(directory: str) -> None:
     """Let this process find the graphs that it compiled in an earlier run; call it before the first graph.
 
-    Each process has its own directory, for all write at once; two replicas on TPU v2 and v3 share a process. A
-    directory that the user set in the environment stays as it is.
+    Each process has its own directory, since all write at once; two replicas on TPU v2 and v3 share a process. A
+    directory that the user set in the environment takes precedence.
     """
     with _CACHING:
         if CACHE_PATH in os.environ:

@@ -35,7 +35,7 @@ LAST_SAVE_TIMEOUT_S = 5.0  # for saving the list of finished shards after making
 
 
 class Lines:
-    """Shows progress as one line per shard, by default nowhere."""
+    """Shows progress by writing one line per shard; the default shows nothing."""
 
     def __init__(self, write: Callable[[str], None] = lambda _: None) -> None:
         self._write = write
@@ -109,11 +109,11 @@ def make(
 ) -> Manifest:
     """Write every split's shards and, last, the manifest; raises TrainerError.
 
-    A place that holds a manifest or other shards already is refused without `overwrite`; shards that an earlier run
-    with the same arguments left unfinished are completed. A place where another process makes shards is refused.
-    `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`.
-    `samples` is how many each split shall have instead, with each image taken equally often, or once more. `skip_bad`
-    leaves out images that cannot be decoded.
+    A place that already holds a manifest or other shards is refused without `overwrite`; an unfinished set of an
+    earlier run with the same arguments is completed. A place where another process makes shards is refused.
+    `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`. `samples`
+    is instead the number of samples that a split shall have, each image being taken equally often or once more.
+    `skip_bad` leaves out images that cannot be decoded.
     """
     shown = display or Lines()
     orders = _orders(source, samples_per_shard, repeat, seed, samples)
@@ -196,7 +196,7 @@ def _tasks(source: ImageSource, split: str, order: Sequence[int], samples_per_sh
 
 
 def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
-    """Check what is in the place already, and write the list that marks it as unfinished."""
+    """Check what the place already holds, and write the list that marks the set as unfinished."""
     out = progress.out
     present = objects.list_names(out) if objects.is_bucket(out) or objects.exists(out) else []
     if UNFINISHED in present and not overwrite:  # also if there is a manifest: then only tidying was interrupted

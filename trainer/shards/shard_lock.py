@@ -2,7 +2,7 @@
 
 In a directory the lock is a locked file, which the kernel unlocks when its holder ends, however that happens. In a
 bucket it is an object that its holder creates and deletes. A holder that was killed leaves it behind: the next
-process on the same machine replaces it, one on another machine cannot know, and says which object to delete.
+process on the same machine replaces it; a process on another machine cannot know, and names the object to delete.
 """
 
 from __future__ import annotations

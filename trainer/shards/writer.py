@@ -86,7 +86,7 @@ class Job:
 
 def shard_bytes(samples: Sequence[ImageSample], first_key: int) -> bytes:
     """Return a shard's bytes; its times and owners are fixed, so that equal samples give equal bytes."""
-    import webdataset as wds  # here, for it loads PyTorch: neither --help nor a refusal should wait for that
+    import webdataset as wds  # here, since it loads PyTorch: neither --help nor a refusal should wait for that
 
     stream = io.BytesIO()
     with wds.TarWriter(stream, user="root", group="root", mtime=0, encoder=False) as writer:
@@ -179,7 +179,7 @@ class WriteProgress:
         return objects.join(self.out, UNFINISHED)
 
     def add(self, written: WrittenShard) -> None:
-        """Record one more finished shard, and save the list if the last time is long enough ago."""
+        """Record one more finished shard, and save the list unless it has just been saved."""
         self.done[written.shard.name] = written
         pause = BUCKET_SAVE_INTERVAL_S if objects.is_bucket(self.out) else SAVE_INTERVAL_S
         if time.monotonic() - self._saved_at >= pause:
@@ -193,7 +193,7 @@ class WriteProgress:
         self._saved_at = time.monotonic()
 
     def load(self) -> WriteProgress:
-        """Add what an earlier run finished and is still whole; raise TrainerError if it made another set."""
+        """Add the shards of an earlier run that are still whole; raise TrainerError if it made another set."""
         try:
             content = json.loads(objects.read_document(self.url))
             check_schema(self.url, content["schema"], SCHEMA, "start over with --overwrite")

@@ -26,7 +26,7 @@ from trainer.storage.resumable_stream import ObjectStream
 
 READ_BYTES = 1024 * 1024  # read at a time from an object, which comes with one request
 LARGEST_DOCUMENT_BYTES = 64 * 1024 * 1024  # of JSON; the manifest of 300,000 shards
-FIRST_RETRY_S = 30.0  # the first requests are retried for so long: they show whether there is a network
+FIRST_RETRY_S = 30.0  # for retrying the first requests, which show whether there is a network
 STORAGE = "https://storage.googleapis.com"
 REQUEST_TIMEOUT_S = 60.0  # for one request of an upload
 WRITER = "writer"  # the key of an object's metadata by which its writer recognises it
@@ -66,7 +66,7 @@ def parent(url: str) -> str:
 
 
 def exists(url: str) -> bool:
-    """Return whether there is such a file or object; raise TrainerError when that cannot be found out."""
+    """Return whether a file or object exists; raise TrainerError when that cannot be determined."""
     if is_bucket(url):
         return find_object(url) is not None
     with _on_disk(f"Cannot look for {url}"):
@@ -133,7 +133,7 @@ def read(url: str, most: int | None = None) -> bytes:
 
 
 def read_document(url: str) -> bytes:
-    """Return a file or object of JSON; raise TooLargeError where it is none by its size."""
+    """Return the content of a JSON file or object; raise TooLargeError if it is too large to be one."""
     return read(url, LARGEST_DOCUMENT_BYTES)
 
 
@@ -185,7 +185,7 @@ def write(url: str, content: bytes, *, new: bool = False, patience: float | None
 
 
 def upload(url: str, content: bytes, replaces: int | None = None, patience: float | None = None) -> int:
-    """Write an object, with `replaces` only in place of that generation (0: of none); return its own generation.
+    """Write an object and return its generation; with `replaces`, overwrite that generation only (0: none).
 
     Raises TakenError if another object is there. `patience` is the same as for `write`.
     """
@@ -279,7 +279,7 @@ def _client_and_session(pid: int, emulator: str) -> tuple[Any, Any]:  # noqa: AR
 
 @contextlib.contextmanager
 def _on_disk(what: str) -> Iterator[None]:
-    """Turn what the operating system answers into a sentence: `what` could not be done."""
+    """Turn an error of the operating system into a sentence: `what` could not be done."""
     try:
         yield
     except OSError as error:
@@ -344,5 +344,5 @@ def _bucket_exists(bucket: str) -> bool:
 
     try:
         return bool(_client().bucket(bucket).exists())
-    except (GoogleAPIError, RequestException):  # there is no permission, or no answer, to find that out
+    except (GoogleAPIError, RequestException):  # unknown without a permission or an answer
         return True

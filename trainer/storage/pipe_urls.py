@@ -1,8 +1,8 @@
 """Read shards from the output of commands, as webdataset does: `pipe:gsutil cat gs://b/train-000001.tar`.
 
-A command runs in a session, and so in a process group, of its own, and is ended with everything that it started. It
-lives no longer than the process that reads it, however that process ends: a watch process waits for the end of a pipe
-whose other end only the reader holds, and then kills the group.
+A command runs in its own session and process group, and is killed with everything that it started. It does not
+outlive the process that reads it, however that process ends: a watch process waits for the end of a pipe whose other
+end only the reader holds, and then kills the group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ code=$?
 kill -KILL $!
 exit $code
 """
-"""What the shell is given. SIGTERM reaches a whole session at once; the command ignores it, for the run may need its
+"""The shell's script. SIGTERM reaches a whole session at once; the command ignores it, since the run may need its
 output until the step at which all ranks stop. The watch must not hold the command's output open."""
 
 _running: set[subprocess.Popen[bytes]] = set()  # of this process
@@ -37,7 +37,7 @@ _registering = threading.Lock()
 
 
 class PipeKilledError(Exception):
-    """The run ends, and this command with it. (Not a TrainerError: nothing is wrong with the shard.)"""
+    """A command was killed because the run ends. (Not a TrainerError: nothing is wrong with the shard.)"""
 
 
 def is_pipe(url: str) -> bool:
@@ -47,9 +47,9 @@ def is_pipe(url: str) -> bool:
 
 @contextlib.contextmanager
 def open_pipe(url: str) -> Iterator[IO[bytes]]:
-    """Run a command and read what it puts out; a reader that stops early ends it without complaint.
+    """Run a command and yield its output; a caller that stops reading early ends the command without an error.
 
-    Raises TrainerError when it fails.
+    Raises TrainerError when the command fails.
     """
     watch, held = os.pipe()
     try:

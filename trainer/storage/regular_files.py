@@ -1,4 +1,4 @@
-"""Open files only where they are files: a named pipe would be waited for without end, a device never end."""
+"""Open regular files only: a named pipe could block forever, and a device might never end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO
 
 
 def open_regular(path: Path | str, mode: str = "rb") -> IO[bytes]:
-    """Open a regular file, for writing only if it is no link; raise OSError."""
+    """Open a regular file; refuse to write through a symbolic link. Raises OSError."""
     stream = open(path, mode, opener=_open_at_once)  # noqa: SIM115
     if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
         return stream

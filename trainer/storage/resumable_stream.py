@@ -1,7 +1,7 @@
 """Read an object of Cloud Storage as one stream of bytes that survives broken connections.
 
-A shard is read for minutes, and connections break: reading continues at the byte where it broke off, with a new
-request, for as long as bytes come.
+Reading a shard may take minutes, and connections break: reading then continues at the same byte with a new request,
+as long as each request brings some bytes.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class ObjectStream(io.RawIOBase):
         super().close()
 
     def _request(self) -> str:
-        """Ask for the rest; return what is wrong with the answer, where it is worth another try."""
+        """Request the remaining bytes; return what is wrong with the answer if another try may help."""
         from google.api_core.exceptions import from_http_response
 
         headers = {"Accept-Encoding": "identity", "Range": f"bytes={self._offset}-"}

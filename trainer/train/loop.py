@@ -18,7 +18,7 @@ import torch_xla.core.xla_model as xm
 from torch import nn
 
 from trainer import progress
-from trainer.checkpoint.resume import CALMER, average_statistics, verify_in_step
+from trainer.checkpoint.resume import DIVERGENCE_REMEDY, average_statistics, verify_in_step
 from trainer.config import TrainConfig
 from trainer.data import pipeline
 from trainer.data.batching import PADDING
@@ -35,11 +35,11 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     started_at = time.monotonic()
     run = start(replicas, config, stopping)  # finds the data, builds the model, resumes from a checkpoint
     stopping.is_training = True
-    samples, seconds = 0, 0.0  # that the slice trained on, and took; not what it did before it was resumed
+    samples, seconds = 0, 0.0  # of the whole slice, since this start or resumption
     with contextlib.closing(run.input):
         for epoch in range(run.begins.epoch, config.optimizer.epochs + 1):
             first = run.begins.step if epoch == run.begins.epoch else 0
-            if first < run.resumption.steps:  # otherwise it stopped in this epoch's evaluation, and only that is due
+            if first < run.resumption.steps:  # otherwise only this epoch's evaluation is due
                 epoch_samples, epoch_seconds = train_epoch(run, epoch, first)
                 samples, seconds = samples + epoch_samples, seconds + epoch_seconds
             accuracy = None if run.data.val is None else evaluate(run, epoch)
@@ -122,7 +122,7 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
     queue = pipeline.evaluation(run.config, run.data, replicas.rank, replicas.world, run.cache, run.gives_up)
     run.model.eval()
     correct = torch.zeros((), dtype=torch.int64, device=replicas.device)
-    torch_xla.sync()  # else zero would be a constant of the first step's graph, and the second step another graph
+    torch_xla.sync()  # otherwise zero would be a constant of the first graph, and the second step another graph
     samples = 0
     with contextlib.closing(queue) as batches:
         for step, (images, labels) in enumerate(batches):
@@ -171,8 +171,8 @@ def _precision(config: TrainConfig) -> contextlib.AbstractContextManager[object]
 def _stop_without_batch(run: TrainingRun, epoch: int, done: int) -> NoReturn:
     """Have all replicas skip a step for which this one has no batch, and stop.
 
-    The others wait for its gradients. The result is as if all had stopped before, except that running
-    statistics have seen the others' batches.
+    The others wait for its gradients. The result is as if all had stopped one step earlier, except that the running
+    statistics of the others include their last batch.
     """
     write_error(f"No batch came for {run.replicas.label}: step {done} of epoch {epoch} is skipped.")
     run.replicas.skip_step(run.optimizer)
@@ -183,7 +183,7 @@ def _stop(run: TrainingRun, position: str, epoch: int, step: int) -> NoReturn:
     """Save the run and end it; all replicas come here at the same step."""
     diverged = next(filter(None, run.replicas.gather(run.diverged)), "")
     if diverged:
-        error = TrainerError("The training diverged", why=diverged, remedy=CALMER)
+        error = TrainerError("The training diverged", why=diverged, remedy=DIVERGENCE_REMEDY)
         raise error if run.leads else ReportedElsewhereError(error.what)
     if run.replicas.core == 0:
         write_line(f"Stopping on SIGTERM {position}")
