@@ -1,4 +1,4 @@
-"""Local pods for tests: in the process of the test, or in a process of their own as `local up` runs them."""
+"""Local pods for tests: in the process of the test, or in a separate process as `local up` runs them."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def small_pod(pod_home: Path) -> AsyncIterator[LocalPod]:
 
 @dataclass
 class PodProcess:
-    """`local up` in a process of its own; `announcement` is the JSON line it printed."""
+    """`local up` in a separate process; `announcement` is the JSON line it printed."""
 
     home: Path
     process: subprocess.Popen[bytes]
@@ -140,7 +140,7 @@ class PodProcess:
 
 
 def start_pod_process(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> PodProcess:
-    """Start `local up` in a process of its own and wait for its announcement."""
+    """Start `local up` in a separate process and wait for its announcement."""
     words = [sys.executable, "-c", _UP, str(home), str(workers), str(cores), str(slices)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[1])
     assert process.stdout is not None
@@ -151,7 +151,7 @@ def start_pod_process(home: Path, workers: int = 1, cores: int = 1, slices: int 
 
 @contextlib.contextmanager
 def pod_process_in(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> Iterator[PodProcess]:
-    """Start `local up` in a process of its own, and end the process with the context."""
+    """Start `local up` in a separate process, and end the process with the context."""
     pod = start_pod_process(home, workers, cores, slices)
     try:
         yield pod
@@ -163,6 +163,6 @@ def pod_process_in(home: Path, workers: int = 1, cores: int = 1, slices: int = 1
 
 @pytest.fixture
 def pod_process(pod_home: Path) -> Iterator[PodProcess]:
-    """Run a pod of four workers in a process of its own, as `local up` in another terminal does."""
+    """Run a pod of four workers in a separate process, as `local up` in another terminal does."""
     with pod_process_in(pod_home, workers=4) as pod:
         yield pod

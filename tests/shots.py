@@ -23,8 +23,6 @@ STEPS_TO_SHOW = 60
 """Training lines of each core before the picture is taken, enough for the shape of the curves."""
 LOOK_INTERVAL = 2.0
 SIZE = (160, 46)
-
-
 FAILURE = ("--steps", "300", "--interval", "0.1", "--straggler", "1", "--crash-at", "240", "--crash-worker", "2")
 """The rehearsal of a run whose worker 2 fails, with a slow core 1."""
 
@@ -41,7 +39,7 @@ async def wait_for_steps(operator: Operator, directory: RunDirectory) -> None:
 
 
 async def wait_for_end(operator: Operator, directory: RunDirectory) -> None:
-    """Wait until the run has wait_for_end."""
+    """Wait until the run has ended."""
     while True:
         if operator.runs.status_of(directory).state.is_over:
             return

@@ -1,6 +1,6 @@
 """CPU of one command and one launch on 128 workers, compared with pdsh and clush in the same run.
 
-The workers are 128 loopback addresses of one real OpenSSH server, each a login of its own to all three clients. Only
+The workers are 128 loopback addresses of one real OpenSSH server, each a separate login to all three clients. Only
 the client's CPU counts: its process, the `ssh` children of the peers, the keeper of a launch. pdsh and clush are
 measured with the key exchange that costs least (curve25519) and with OpenSSH's own choice.
 """

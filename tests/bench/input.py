@@ -44,4 +44,4 @@ def figures() -> Iterator[Figure]:
         yield at_least(f"C / B, bucket over local at {DELAY_MS:g} ms", remote.ratio(local) or 0, 0.95, "×")
         # The delay bounds A', and the reading core bounds C: slow machines have a smaller ratio than with all cores.
         slow = remote.ratio(by_row[rows.from_single_objects, DELAY_MS]) or 0
-        yield at_least(f"C / A' where the store has a core of its own, at {DELAY_MS:g} ms", slow, 10, "×")
+        yield at_least(f"C / A' where the store has its own core, at {DELAY_MS:g} ms", slow, 10, "×")

@@ -18,14 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from tests.bench.figures import Figure, at_least, at_most
-from tests.bench.scale import SETTLING_SECONDS, cpu_of, peak_of
+from tests.bench.scale import SETTLING_SECONDS, cpu_of, keeper_pid, peak_of, polling_cost, simulated_run
 from tests.logs.shapes import training
 from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import MISSING, openssh_worker
-from tui.pod.job_options import JobOptions
-from tui.pod.run import Run
-from tui.pod.worker import Worker
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
 
@@ -57,17 +54,15 @@ while made < rate * seconds:
         made += 1
     time.sleep(max(0.0, began + made / rate - time.time()))
 """
-"""Writes so many lines a second, each in a `write` of its own, with the time at which it was written."""
+"""Writes `rate` lines a second, each with its time of writing, in separate `write` calls."""
 
 
 def figures() -> Iterator[Figure]:
     """Yield the reader's CPU as a share of one core, with real files and simulated time; then the keeper's."""
     with tempfile.TemporaryDirectory() as name:
-        workers = tuple(Worker(index, internal_ip=f"10.0.0.{index + 1}") for index in range(WORKERS))
-        run = Run(id="bench-20260101-000000-abcd", slice="bench", job=JobOptions(("x",)), workers=workers)
-        directory = RunDirectory.create(Path(name), run)
+        directory = simulated_run(Path(name), WORKERS)
         reader = RunReader(directory)
-        spent = _polling_cost(directory, reader)
+        spent = polling_cost(directory, reader, _batch, SECONDS, BATCHES)
         seen = reader.snapshot(now=float(SECONDS)).samples
     written = WORKERS * RATE * SECONDS
     yield Figure(
@@ -129,9 +124,7 @@ class Observation:
 
 
 def _observe_keeper(directory: RunDirectory) -> Observation:
-    pid = directory.keeper_status().pid
-    if pid is None:
-        raise RuntimeError(f"no keeper for {directory.id}")
+    pid = keeper_pid(directory)
     until(
         lambda: all(directory.log_path(n).exists() and directory.log_path(n).stat().st_size for n in range(WORKERS))
     )
@@ -158,24 +151,9 @@ def _written_and_taken(directory: RunDirectory) -> tuple[np.ndarray, np.ndarray]
     return np.concatenate(written), np.concatenate(taken) - np.concatenate(written)
 
 
-def _polling_cost(directory: RunDirectory, reader: RunReader) -> float:
-    """Return the CPU seconds of polling and taking snapshots while batch after batch arrives."""
-    spent = 0.0
-    ends = [0] * WORKERS
-    for turn in range(SECONDS * BATCHES):
-        for worker in range(WORKERS):
-            lines = (
-                training(worker * CORES + n % CORES, turn * 10 + n // CORES, epoch=1) + "\n"
-                for n in range(RATE // BATCHES)
-            )
-            data = "".join(lines).encode()
-            with directory.log_path(worker).open("ab") as file:
-                file.write(data)
-            ends[worker] += len(data)
-            directory.append_arrival(worker, ends[worker], turn / BATCHES)
-        began = time.process_time()
-        while reader.poll():
-            pass
-        reader.snapshot(now=turn / BATCHES)
-        spent += time.process_time() - began
-    return spent
+def _batch(worker: int, number: int) -> list[str]:
+    """Return the lines of one worker that arrive in one batch."""
+    return [
+        training(worker * CORES + line % CORES, number * 10 + line // CORES, epoch=1)
+        for line in range(RATE // BATCHES)
+    ]

@@ -24,7 +24,7 @@ LIVE_BYTES = 64 * 1024 * 1024
 LIVE_ROUNDS = 5
 
 LIVE_AGAINST_SORT = 1.38
-"""Two million lines a CPU-second on a machine whose `sort` takes 0.69 s for a million, told for any machine."""
+"""Two million lines a CPU-second on a machine whose `sort` takes 0.69 s for a million, as a ratio for any machine."""
 
 _SORT = ("sort", "-s", "-k3,3")
 
@@ -50,17 +50,18 @@ _NOISE = (
 )
 
 
-def lines_of_a_run(lines: int, cores: int = CORES, workers: int = WORKERS, junk: float = JUNK) -> Iterator[str]:
-    """A run as xla_dist would have kept it: cores out of order, noise with the prefix and without."""
+def lines_of_a_run() -> Iterator[str]:
+    """Yield the lines of a run as in xla_dist's log: cores out of order, noise with the prefix and without."""
     chance = random.Random(7)
-    order = list(range(cores))
+    order = list(range(CORES))
     step = made = 0
-    while made < lines:
+    while made < LINES:
         chance.shuffle(order)
         clock = f"{2 + step // 3600:02d}:{step // 60 % 60:02d}:{step % 60:02d}"
         for core in order:
-            before = f"2020-08-06 {clock} 10.164.0.{core * workers // cores + 40} [{core * workers // cores}] "
-            if chance.random() < junk:
+            worker = core * WORKERS // CORES
+            before = f"2020-08-06 {clock} 10.164.0.{worker + 40} [{worker}] "
+            if chance.random() < JUNK:
                 yield (before if chance.random() < 0.5 else "") + chance.choice(_NOISE)
                 made += 1
             yield before + training(
@@ -77,12 +78,12 @@ def lines_of_a_run(lines: int, cores: int = CORES, workers: int = WORKERS, junk:
 
 
 def figures() -> Iterator[Figure]:
-    """CPU ratios against both peers, peak memory, the second opening, lines a CPU-second when fed live."""
+    """Yield CPU ratios against the peers, peak memory, the second opening, and lines a CPU-second when fed live."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         path = directory / "out.log"
         with path.open("w") as file:
-            file.writelines(f"{line}\n" for line in lines_of_a_run(LINES))
+            file.writelines(f"{line}\n" for line in lines_of_a_run())
         yield from _whole_processes(path, directory)
         yield from _live(path, directory)
 
@@ -112,8 +113,8 @@ def _whole_processes(path: Path, directory: Path) -> Iterator[Figure]:
     cost = costs_in_turn(ways)
     size = path.stat().st_size / 1e6
     ours, sort = cost["first"], cost["sort"]
-    told = f"{LINES:,} lines, {size:.0f} MB, {CORES} cores, {JUNK:.0%} noise"
-    yield Figure(told, f"ours {ours.cpu:.2f} s, sort {sort.cpu:.2f} s")
+    what = f"{LINES:,} lines, {size:.0f} MB, {CORES} cores, {JUNK:.0%} noise"
+    yield Figure(what, f"ours {ours.cpu:.2f} s, sort {sort.cpu:.2f} s")
     yield at_most("cores FILE --json, CPU, against sort -s -k3,3", ours.cpu / sort.cpu, 1.0, "×")
     if "mawk" in cost:
         mawk = cost["mawk"].cpu
@@ -125,20 +126,20 @@ def _whole_processes(path: Path, directory: Path) -> Iterator[Figure]:
     yield at_most(
         f"second opening, CPU ({cost['second'].cpu:.2f} s), against sort", cost["second"].cpu / sort.cpu, 0.2, "×"
     )
-    told = f"{cost['worker'].cpu:.2f} s and {cost['tail'].cpu:.2f} s, grep -F {cost['grep'].cpu:.2f} s"
-    yield Figure("then logs FILE --worker N, and the last 10 of them, CPU", told)
+    value = f"{cost['worker'].cpu:.2f} s and {cost['tail'].cpu:.2f} s, grep -F {cost['grep'].cpu:.2f} s"
+    yield Figure("then logs FILE --worker N, and the last 10 of them, CPU", value)
 
 
 def _live(path: Path, directory: Path) -> Iterator[Figure]:
-    """The beginning of the log fed live, in turn with sorting the whole."""
+    """Feed the beginning of the log live, in turn with sorting the whole log."""
     with path.open("rb") as file:
         data = file.read(LIVE_BYTES)
     rates, sorts = [], []
     for _ in range(LIVE_ROUNDS):
         rates.append(_lines_a_second(data))
         sorts.append(LINES / cost_of([*_SORT, str(path)], home=directory).cpu)
-    told = f"live in {LIVE_BLOCK // 1024} KiB blocks, {JUNK:.0%} noise, lines a CPU-second"
-    yield at_least(told, max(rates) / 1e6, 2.0, "M")
+    what = f"live in {LIVE_BLOCK // 1024} KiB blocks, {JUNK:.0%} noise, lines a CPU-second"
+    yield at_least(what, max(rates) / 1e6, 2.0, "M")
     sort = max(sorts)
     what = f"the same on any machine: against the lines sort puts in order ({sort / 1e6:.2f} M a CPU-second)"
     yield at_least(what, max(rates) / sort, LIVE_AGAINST_SORT, "×")

@@ -14,12 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
+from statistics import correlation, linear_regression
 
 from tests.bench.figures import Figure, at_least
 from tests.logs.shapes import training
@@ -68,23 +67,6 @@ class Spent:
     """Cores that the reader found."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A straight line through measurements."""
-
-    slope: float
-    intercept: float
-    r2: float
-
-
-def fitted(places: Sequence[float], values: Sequence[float]) -> Line:
-    """Return the least-squares line; R² is the share of the values' variance that it explains."""
-    slope, intercept = np.polyfit(places, values, 1)
-    left = np.asarray(values) - (slope * np.asarray(places) + intercept)
-    spread = np.asarray(values) - np.mean(values)
-    return Line(float(slope), float(intercept), 1 - float((left**2).sum()) / float((spread**2).sum() or 1.0))
-
-
 def figures() -> Iterator[Figure]:
     """Yield CPU and memory of every size, and the line through them."""
     if MISSING:
@@ -103,12 +85,14 @@ def _size_figures(what: str, sizes: Sequence[Spent]) -> Iterator[Figure]:
             size.cores == size.workers * CORES,
         )
     workers = [float(size.workers) for size in sizes]
-    cpu = fitted(workers, [size.cpu for size in sizes])
-    memory = fitted(workers, [size.memory for size in sizes])
-    yield Figure(f"{what}: CPU of one more worker", f"{cpu.slope:.4f} % of a core (R² {cpu.r2:.3f})")
-    yield Figure(f"{what}: memory of one more worker", f"{memory.slope * 1000:.0f} KB (R² {memory.r2:.3f})")
-    yield at_least(f"{what}: CPU is linear, R²", cpu.r2, LEAST_R2, "", 3)
-    largest = cpu.slope * 2048 + cpu.intercept
+    cpu, memory = [size.cpu for size in sizes], [size.memory for size in sizes]
+    cpu_r2, memory_r2 = correlation(workers, cpu) ** 2, correlation(workers, memory) ** 2
+    cpu_slope, cpu_intercept = linear_regression(workers, cpu)
+    memory_slope, _ = linear_regression(workers, memory)
+    yield Figure(f"{what}: CPU of one more worker", f"{cpu_slope:.4f} % of a core (R² {cpu_r2:.3f})")
+    yield Figure(f"{what}: memory of one more worker", f"{memory_slope * 1000:.0f} KB (R² {memory_r2:.3f})")
+    yield at_least(f"{what}: CPU is linear, R²", cpu_r2, LEAST_R2, "", 3)
+    largest = cpu_slope * 2048 + cpu_intercept
     yield Figure(f"{what}: at 2,048 workers, by the line", f"{largest:.1f} % of a core")
 
 
@@ -122,7 +106,7 @@ def live() -> list[Spent]:
         os.environ["TPU_TUI_HOME"] = str(root / "home")
         pods = [_pod(root, workers, ends) for workers in LIVE]
         runs = [pod.running("sh", "-c", JOB, lease=60.0) for pod in pods]
-        pids = [_keeper_of(run) for run in runs]
+        pids = [keeper_pid(run) for run in runs]
         time.sleep(SETTLING_SECONDS)
         before, began = [cpu_of(pid) for pid in pids], time.monotonic()
         time.sleep(LIVE_SECONDS)
@@ -144,7 +128,8 @@ def _pod(root: Path, workers: int, ends: ExitStack) -> Pod:
     return pod
 
 
-def _keeper_of(directory: RunDirectory) -> int:
+def keeper_pid(directory: RunDirectory) -> int:
+    """Return the process id of a run's keeper; raise RuntimeError if there is none."""
     pid = directory.keeper_status().pid
     if pid is None:
         raise RuntimeError(f"no keeper for {directory.id}")
@@ -176,7 +161,7 @@ def _simulated() -> list[Spent]:
 
 
 def simulated(workers: int) -> Spent:
-    """Measure a reader in a process of its own, with mirrors that grow as a keeper's do."""
+    """Measure a reader in a separate process, with mirrors that grow as a keeper's do."""
     command = [sys.executable, "-m", "tests.bench.scale", str(workers)]
     answer = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     return Spent(workers, answer["cpu"], answer["memory"], answer["cores"])
@@ -184,27 +169,47 @@ def simulated(workers: int) -> Spent:
 
 def _simulate(workers: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as name:
-        nouns = tuple(Worker(index, internal_ip=f"10.0.{index >> 8}.{index & 255}") for index in range(workers))
-        run = Run(id="scale-20260101-000000-abcd", slice="scale", job=JobOptions(("x",)), workers=nouns)
-        directory = RunDirectory.create(Path(name), run)
+        directory = simulated_run(Path(name), workers)
         reader = RunReader(directory)
-        spent, ends = 0.0, [0] * workers
-        for second in range(SIMULATED_SECONDS):
-            for worker in range(workers):
-                first = worker * CORES
-                lines = [training(first + core, second * 10, epoch=1) + "\n" for core in range(CORES)]
-                data = "".join(lines).encode()
-                with directory.log_path(worker).open("ab") as file:
-                    file.write(data)
-                ends[worker] += len(data)
-                directory.append_arrival(worker, ends[worker], float(second))
-            began = time.process_time()
-            while reader.poll():
-                pass
-            snapshot = reader.snapshot(now=float(second))
-            spent += time.process_time() - began
-    share = 100 * spent / SIMULATED_SECONDS
-    return {"cpu": share, "memory": peak_of(os.getpid()), "cores": len(snapshot)}
+
+        def lines_of(worker: int, second: int) -> list[str]:
+            return [training(worker * CORES + core, second * 10, epoch=1) for core in range(CORES)]
+
+        spent = polling_cost(directory, reader, lines_of, SIMULATED_SECONDS)
+        cores = len(reader.snapshot())
+    return {"cpu": 100 * spent / SIMULATED_SECONDS, "memory": peak_of(os.getpid()), "cores": cores}
+
+
+def simulated_run(runs: Path, workers: int) -> RunDirectory:
+    """Make the directory of a run whose workers do not exist."""
+    made = tuple(Worker(index, internal_ip=f"10.0.{index >> 8}.{index & 255}") for index in range(workers))
+    run = Run(id="bench-20260101-000000-abcd", slice="bench", job=JobOptions(("x",)), workers=made)
+    return RunDirectory.create(runs, run)
+
+
+def polling_cost(
+    directory: RunDirectory,
+    reader: RunReader,
+    lines_of: Callable[[int, int], list[str]],
+    seconds: int,
+    batches_a_second: int = 1,
+) -> float:
+    """Append batches of lines, `lines_of(worker, batch)`, to the mirrors; return the CPU seconds of reading them."""
+    spent, ends = 0.0, [0] * len(directory.run.workers)
+    for batch in range(seconds * batches_a_second):
+        now = batch / batches_a_second
+        for worker in range(len(ends)):
+            data = "".join(f"{line}\n" for line in lines_of(worker, batch)).encode()
+            with directory.log_path(worker).open("ab") as file:
+                file.write(data)
+            ends[worker] += len(data)
+            directory.append_arrival(worker, ends[worker], now)
+        began = time.process_time()
+        while reader.poll():
+            pass
+        reader.snapshot(now=now)
+        spent += time.process_time() - began
+    return spent
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Cost of the screen: 16,384 cores next to a log of 100,000 lines a second, and the whole console on a live run.
 
-Each case is a process of its own on a pseudo-terminal, which is drained and typed into as by a user.
+Each case is a separate process on a pseudo-terminal, which is drained and typed into as by a user.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def figures() -> Iterator[Figure]:
             found = _measured("loop", where, loop)
             what = f"{loop.model}, batch {loop.batch}: steps/s from shards / on one resident batch"
             if not loop.is_kept:
-                yield Figure(f"{what}, each epoch read anew (--keep-samples 0)", f"{found['ratio']:.3f} ×")
+                yield Figure(f"{what}, each epoch read again (--keep-samples 0)", f"{found['ratio']:.3f} ×")
                 continue
             yield at_least(what, found["ratio"], loop.target, "×", 3)
             yield at_most(f"{loop.model}, batch {loop.batch}: waiting for data", found["waiting"], WAITING, "%", 2)
@@ -80,7 +80,7 @@ def _images(out: Path) -> str:
 
 
 def _measured(what: str, where: str, loop: Loop) -> dict[str, float]:
-    """Measure in a process of its own, which gets XLA's device in its environment."""
+    """Measure in a separate process, which gets XLA's device in its environment."""
     command = [
         sys.executable,
         "-m",

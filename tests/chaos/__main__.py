@@ -193,9 +193,7 @@ def main() -> None:
     try:
         with servers_with_devices(root, options.workers) as servers:
             pod, checking = Pod(servers, root / "home"), Pod(servers, root / "home")
-            checking.preflight = (
-                Preflight()
-            )  # as launches of the command have it; failures of `phases` come after the checks
+            checking.preflight = Preflight()  # as with the command; failures of `phases` come after the checks
             acts: dict[str, Callable[[float], str]] = {
                 "phases": lambda end: phases(pod, root, end),
                 "commands": lambda end: commands(pod, rng, options.rounds, end),

@@ -184,7 +184,7 @@ def device_of(root: Path, index: int) -> Path:
 
 @contextmanager
 def servers_with_devices(root: Path, count: int) -> Iterator[list[OpensshWorker]]:
-    """Start servers, each of which looks for its TPU at a path of its own, where no file exists yet."""
+    """Start servers, each of which looks for its TPU at its own path, where no file exists yet."""
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(

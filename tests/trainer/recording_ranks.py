@@ -38,7 +38,7 @@ def _take_part(rank: int, port: int, entered: int, timeouts: tuple[float, float]
 
 
 class Rank:
-    """One rank in a process of its own, which a test can freeze and kill."""
+    """One rank in a separate process, which a test can freeze and kill."""
 
     def __init__(self, rank: int, port: int, entered: int) -> None:
         """Start it, at the port of rank 0's store; rank 0 itself takes a free one, 0."""
