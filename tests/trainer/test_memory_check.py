@@ -34,3 +34,17 @@ def test_the_memory_and_the_identity_of_this_machine_are_read() -> None:
     here = memory_check.read_machine_memory()
     assert here.available > 0
     assert here == MachineMemory(memory_check.read_machine_memory().boot, here.available)
+
+
+def test_pages_of_files_that_the_kernel_can_reclaim_count_as_available(monkeypatch: pytest.MonkeyPatch) -> None:
+    mib = memory_check.MIB
+    files = {
+        "/proc/meminfo": "MemTotal: 8192000 kB\nMemAvailable: 4096000 kB\n",
+        "/sys/fs/cgroup/memory.max": f"{1000 * mib}\n",
+        "/sys/fs/cgroup/memory.current": f"{900 * mib}\n",
+        "/sys/fs/cgroup/memory.stat": f"anon {100 * mib}\nactive_file {200 * mib}\ninactive_file {600 * mib}\n",
+    }
+    monkeypatch.setattr(memory_check, "_text", lambda path: files.get(path, ""))
+    assert memory_check.read_machine_memory().available == 700
+    files["/sys/fs/cgroup/memory.max"] = "max\n"
+    assert memory_check.read_machine_memory().available == 4000

@@ -35,12 +35,11 @@ class MachineMemory:
 def read_machine_memory() -> MachineMemory:
     """Read the available memory from /proc and, if a limit is set, from the control group."""
     boot = _text("/proc/sys/kernel/random/boot_id").strip()
-    available = next(
-        (int(line.split()[1]) // 1024 for line in _text("/proc/meminfo").splitlines() if "MemAvailable" in line), 0
-    )
+    available = _number("/proc/meminfo", "MemAvailable:") // 1024
     limit, used = _text("/sys/fs/cgroup/memory.max").strip(), _text("/sys/fs/cgroup/memory.current").strip()
     if limit.isdigit() and used.isdigit():
-        available = min(available, max(0, int(limit) - int(used)) // MIB)
+        reclaimable = _number("/sys/fs/cgroup/memory.stat", "inactive_file")  # e.g. of shards that were read
+        available = min(available, max(0, int(limit) - int(used) + reclaimable) // MIB)
     return MachineMemory(boot, available)
 
 
@@ -63,6 +62,12 @@ def check_memory(machines: list[MachineMemory], each: int) -> None:
                 f"{available / 1024:.1f} GiB are available",
                 remedy="Use fewer cores, a smaller --model or --batch-size, or --no-memory-check",
             )
+
+
+def _number(path: str, name: str) -> int:
+    """Return the number beside a name in a file of /proc or /sys; 0 if there is none."""
+    lines = (line.split() for line in _text(path).splitlines() if line)
+    return next((int(fields[1]) for fields in lines if fields[0] == name), 0)
 
 
 def _text(path: str) -> str:
