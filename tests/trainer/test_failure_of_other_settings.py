@@ -64,6 +64,16 @@ def test_the_same_path_under_different_home_directories_is_the_same_setting(monk
     compare_settings(reported)
 
 
+def test_the_same_path_is_the_same_setting_where_only_some_workers_have_a_home_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reported = []
+    for worker, home in enumerate(("/root", "", "/")):
+        monkeypatch.setenv("HOME", home)
+        reported.append((worker, list_settings(parse(["--data", "/data/set"], {}))))
+    compare_settings(reported)
+
+
 def test_workers_with_different_batches_end_before_the_first_step_and_one_reports_why(
     pods: Callable[[], Pod],
 ) -> None:

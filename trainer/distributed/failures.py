@@ -162,12 +162,13 @@ OPTIONS = {
 
 def list_settings(config: TrainConfig) -> dict[str, object]:
     """Return settings by option, with `~` for the home directory, which may differ between workers."""
-    home = os.environ.get("HOME", "") + "/"
+    home = os.environ.get("HOME", "").rstrip("/")
     settings = {
         OPTIONS.get(name, _option(name)): value for name, value in _fields(asdict(config)) if name not in FREE
     }
     return {
-        option: value.replace(home, "~/") if isinstance(value, str) else value for option, value in settings.items()
+        option: value.replace(f"{home}/", "~/") if home and isinstance(value, str) else value
+        for option, value in settings.items()
     }
 
 
