@@ -115,13 +115,19 @@ def _broadcast_slowly(replicas: Replicas) -> None:
 
 
 def cached(config: TrainConfig) -> int:
-    """Enable the compilation cache in `--logdir` from two threads; a later call cannot move it."""
+    """Enable the compilation cache in `--logdir` from two threads; a later call cannot move it.
+
+    Before that, a directory in a home directory that does not exist is reported.
+    """
     import torch
     import torch_xla
 
     from trainer.model.xla_compilation import CACHE_PATH, use_compilation_cache
 
     assert config.logdir is not None
+    with patch.object(Path, "expanduser", side_effect=RuntimeError("Could not determine home directory.")):
+        use_compilation_cache("~/compiled")
+    assert CACHE_PATH not in os.environ
     threads = [threading.Thread(target=use_compilation_cache, args=(config.logdir,)) for _ in range(2)]
     for thread in threads:
         thread.start()

@@ -170,6 +170,12 @@ def test_paths_may_be_file_urls_and_may_start_with_the_home_directory(monkeypatc
     assert parse([*FAKE, "--checkpoint-dir", "~/kept"], {}).checkpoint.directory == "/home/me/kept"
 
 
+def test_a_path_in_a_home_directory_that_does_not_exist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "~")  # as where the user has neither the variable nor an entry in /etc/passwd
+    with pytest.raises(ConfigError, match="There is no home directory for ~/set"):
+        parse(["--data", "~/set"], {})
+
+
 def test_help_exits_with_0(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(["--help"], {})

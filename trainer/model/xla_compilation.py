@@ -14,8 +14,9 @@ import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as metrics
 import torch_xla.runtime as xr
 
-from trainer.errors import TrainerError
+from trainer.errors import ConfigError, TrainerError
 from trainer.progress import write_error, write_line
+from trainer.storage.urls import normalise
 
 SETTLED = 2  # steps in which a graph may be compiled: the first has other inputs than those after it
 NANOSECONDS = 1e9
@@ -83,11 +84,12 @@ def use_compilation_cache(directory: str) -> None:
     with _CACHING:
         if CACHE_PATH in os.environ:
             return
-        path = Path(directory).expanduser() / f"process-{os.environ.get('PJRT_LOCAL_PROCESS_RANK', '0')}"
         try:
+            path = Path(normalise(directory)) / f"process-{os.environ.get('PJRT_LOCAL_PROCESS_RANK', '0')}"
             path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            write_error(f"Compiled graphs are not kept for the next run: {path}: {error.strerror}")
+        except (OSError, ConfigError) as error:
+            why = f"{directory}: {error.strerror}." if isinstance(error, OSError) else str(error)
+            write_error(f"Compiled graphs are not kept for the next run. {why}")
             return
         xr.initialize_cache(str(path))
 

@@ -5,14 +5,24 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from trainer.errors import ConfigError
+
 FILE_URL = re.compile(r"^file:(//(localhost)?(?=/))?")  # RFC 8089, and `file:set` as in webdataset
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 
 
 def normalise(path: str) -> str:
-    """Return a file URL as its path, and replace `~`, which shells leave as it is in `--data=~/set`."""
+    """Return a file URL as its path, and replace `~`, which shells leave as it is in `--data=~/set`.
+
+    Raises ConfigError where the user has no home directory, as in some containers.
+    """
     path = FILE_URL.sub("", path)
-    return str(Path(path).expanduser()) if path.startswith("~/") else path
+    try:
+        return str(Path(path).expanduser()) if path.startswith("~/") else path
+    except RuntimeError:
+        raise ConfigError(
+            f"There is no home directory for {path}", remedy="Set HOME, or give the full path"
+        ) from None
 
 
 def unsupported_scheme(path: str) -> str:
