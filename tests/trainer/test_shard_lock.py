@@ -57,7 +57,7 @@ def test_shards_are_not_made_where_a_living_process_makes_some_but_can_be_after_
     with start_holder(str(out)) as other:
         try:
             refused = rf"Shards are already being made in .*/out: by process {other.pid} on "
-            given = {"samples_per_shard": 4, "repeat": {}, "seed": 1, "notify": lambda _: None}
+            given = {"samples_per_shard": 4, "repeat": {}, "seed": 1}
             for overwrite in (False, True):
                 with pytest.raises(TrainerError, match=refused):
                     command.make(source, str(out), overwrite=overwrite, **given)

@@ -132,7 +132,8 @@ def make(
     names = {task.name for task in tasks}
     with hold_lock(out) as verify_lock:
         objects.remove_temp_files(out, writes)
-        progress = _begin_or_resume(WriteProgress(out, made_from), overwrite)
+        progress = WriteProgress(out, made_from)
+        _begin_or_resume(progress, overwrite)
         progress.done = {name: written for name, written in progress.done.items() if name in names}
         for text in source.notes:
             shown.note(text)
@@ -195,12 +196,13 @@ def _tasks(source: ImageSource, split: str, order: Sequence[int], samples_per_sh
     ]
 
 
-def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
+def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> None:
     """Check what the place already holds, and write the list that marks the set as unfinished."""
     out = progress.out
-    present = objects.list_names(out) if objects.is_bucket(out) or objects.exists(out) else []
+    present = objects.list_names(out)
     if UNFINISHED in present and not overwrite:  # also if there is a manifest: then only tidying was interrupted
-        return progress.load()
+        progress.load()
+        return
     finished = [name for name in present if name == MANIFEST or name.endswith(".tar")]
     if finished and not overwrite:
         raise TrainerError(
@@ -210,7 +212,6 @@ def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> WriteProgress:
     if MANIFEST in present:  # otherwise a half overwritten set would pass for a whole one
         objects.delete(objects.join(out, MANIFEST))
     progress.save()
-    return progress
 
 
 def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Lines) -> None:
@@ -246,12 +247,12 @@ def _tidy(out: str, own_names: re.Pattern[str], names: set[str]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Make shards from the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
-    options.out = normalise(options.out)
     started = time.monotonic()
     for number in STOPS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _interrupt)
     try:
+        options.out = normalise(options.out)
         manifest = make(
             _source(options),
             options.out,

@@ -192,7 +192,7 @@ class WriteProgress:
         objects.write(self.url, (json.dumps(content, indent=1) + "\n").encode(), patience=patience)
         self._saved_at = time.monotonic()
 
-    def load(self) -> WriteProgress:
+    def load(self) -> None:
         """Add the shards of an earlier run that are still whole; raise TrainerError if it made another set."""
         try:
             content = json.loads(objects.read_document(self.url))
@@ -218,7 +218,6 @@ class WriteProgress:
         with ThreadPoolExecutor(VERIFIED_AT_ONCE, thread_name_prefix="verify") as pool:
             whole = pool.map(lambda written: _is_whole(self.out, written), listed)
             self.done = {written.shard.name: written for written, ok in zip(listed, whole, strict=True) if ok}
-        return self
 
 
 def _is_whole(out: str, written: WrittenShard) -> bool:
