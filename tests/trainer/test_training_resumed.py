@@ -20,7 +20,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from tests.trainer import layouts
-from tests.trainer.conftest import Pod, skip_without_packages
+from tests.trainer.conftest import Pod, Worker, skip_without_packages
 from trainer.checkpoint.store import checksum_of
 from trainer.data import pipeline
 from trainer.errors import REFUSED
@@ -37,8 +37,11 @@ def steps(lines: list[str]) -> list[tuple[int, int]]:
     return [(int(match[1]), int(match[2])) for match in map(STEP.fullmatch, lines) if match]
 
 
-def write_pointer(path: Path, pointer: dict[str, Any]) -> None:
-    """Write a checkpoint's pointer as another trainer would have saved it."""
+def change_pointer(checkpoints: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the only checkpoint's pointer, as if another trainer had saved it."""
+    path = checkpoints / "checkpoint-000001.json"
+    pointer = json.loads(path.read_text())
+    change(pointer)
     path.write_text(json.dumps({**pointer, "checksum": checksum_of(pointer)}))
 
 
@@ -57,24 +60,35 @@ def saved(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Iterator[Pa
     running.end()
 
 
+@pytest.fixture
+def checkpoints(saved: Path, tmp_path: Path) -> Path:
+    """Return a copy of that directory."""
+    return Path(shutil.copytree(saved, tmp_path / "kept"))
+
+
+def resume(pod: Pod, colours: str, checkpoints: Path) -> tuple[Worker, str]:
+    """Run two cores again, and return their output and the line about the checkpoint."""
+    [worker] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
+    assert worker.exit_code == 0, worker
+    [printed] = [line for line in worker.lines if line.startswith("Resumed from ")]
+    return worker, printed
+
+
 @pytest.mark.parametrize(
     ("step", "order", "begins_at"),
     [(2, 1, 0), (1, None, 0), (3, 1, 3)],
     ids=["an older order", "an order without a number", "an older order, and all steps done"],
 )
 def test_an_epoch_with_another_order_of_samples_begins_again_and_one_rank_reports_why(
-    pod: Pod, saved: Path, colours: str, tmp_path: Path, step: int, order: int | None, begins_at: int
+    pod: Pod, checkpoints: Path, colours: str, step: int, order: int | None, begins_at: int
 ) -> None:
-    checkpoints = tmp_path / "kept"
-    shutil.copytree(saved, checkpoints)
-    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
-    assert pointer["identity"].pop("order") == pipeline.ORDER
-    pointer["identity"].update({} if order is None else {"order": order})
-    pointer["position"]["step"] = step
-    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
-    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
-    assert after.exit_code == 0, after
-    [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
+    def change(pointer: dict[str, Any]) -> None:
+        assert pointer["identity"].pop("order") == pipeline.ORDER
+        pointer["identity"].update({} if order is None else {"order": order})
+        pointer["position"]["step"] = step
+
+    change_pointer(checkpoints, change)
+    after, printed = resume(pod, colours, checkpoints)
     resumed = f"Resumed from {checkpoints}/checkpoint-000001.pt at epoch 1 after step {begins_at}"
     if begins_at:
         assert printed == resumed
@@ -88,13 +102,9 @@ def test_an_epoch_with_another_order_of_samples_begins_again_and_one_rank_report
 
 
 def test_a_run_resumed_with_another_batch_at_an_epochs_end_reports_that_and_where_from(
-    pod: Pod, saved: Path, colours: str, tmp_path: Path
+    pod: Pod, checkpoints: Path, colours: str
 ) -> None:
-    checkpoints = tmp_path / "kept"
-    shutil.copytree(saved, checkpoints)
-    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
-    pointer["position"].update(epoch=2, step=0)
-    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
+    change_pointer(checkpoints, lambda pointer: pointer["position"].update(epoch=2, step=0))
     [after] = pod.run([*TINY, "--data", colours, *SHORT, "--batch-size", "4", "--resume", str(checkpoints)], cores=2)
     assert after.exit_code == 0, after
     [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
@@ -105,46 +115,29 @@ def test_a_run_resumed_with_another_batch_at_an_epochs_end_reports_that_and_wher
 
 
 def test_a_run_of_fewer_epochs_than_are_done_saves_no_checkpoint_of_an_earlier_epoch(
-    pod: Pod, saved: Path, colours: str, tmp_path: Path
+    pod: Pod, checkpoints: Path, colours: str
 ) -> None:
-    checkpoints = tmp_path / "kept"
-    shutil.copytree(saved, checkpoints)
-    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
-    pointer["position"].update(epoch=4, step=0)
-    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
-    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
-    assert after.exit_code == 0, after
-    [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
+    change_pointer(checkpoints, lambda pointer: pointer["position"].update(epoch=4, step=0))
+    _, printed = resume(pod, colours, checkpoints)
     assert printed.endswith("at epoch 4 after step 0; nothing is left to train")
     assert sorted(path.name for path in checkpoints.iterdir()) == ["checkpoint-000001.json", "checkpoint-000001.pt"]
 
 
-def test_a_step_beyond_its_epochs_end_begins_the_epoch_again(
-    pod: Pod, saved: Path, colours: str, tmp_path: Path
-) -> None:
-    checkpoints = tmp_path / "kept"
-    shutil.copytree(saved, checkpoints)
-    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
-    pointer["position"]["step"] = 10**30
-    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
-    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
-    assert after.exit_code == 0, after
-    [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
+def test_a_step_beyond_its_epochs_end_begins_the_epoch_again(pod: Pod, checkpoints: Path, colours: str) -> None:
+    change_pointer(checkpoints, lambda pointer: pointer["position"].update(step=10**30))
+    after, printed = resume(pod, colours, checkpoints)
     assert printed.endswith(f"the {10**30} steps done in it are repeated, because an epoch has 3 steps")
     assert sorted(steps(after.lines)) == sorted([(1, n) for n in range(3)] * 2)
 
 
 def test_a_checkpoint_of_counters_that_the_model_lacks_is_refused_with_one_of_them(
-    pod: Pod, saved: Path, colours: str, tmp_path: Path
+    pod: Pod, checkpoints: Path, colours: str
 ) -> None:
-    checkpoints = tmp_path / "kept"
-    shutil.copytree(saved, checkpoints)
-    state = torch.load(checkpoints / "checkpoint-000001.pt", weights_only=True)
-    torch.save({**state, "integers": {"nope": 5}}, checkpoints / "checkpoint-000001.pt")
-    content = (checkpoints / "checkpoint-000001.pt").read_bytes()
-    pointer = json.loads((checkpoints / "checkpoint-000001.json").read_text())
-    pointer.update(size=len(content), sha256=hashlib.sha256(content).hexdigest())
-    write_pointer(checkpoints / "checkpoint-000001.json", pointer)
+    path = checkpoints / "checkpoint-000001.pt"
+    torch.save({**torch.load(path, weights_only=True), "integers": {"nope": 5}}, path)
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    change_pointer(checkpoints, lambda pointer: pointer.update(size=len(content), sha256=digest))
     [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
     assert after.exit_code == REFUSED, after
     assert after.err.count("does not fit the model: the model does not count nope. Give another --resume") == 1
