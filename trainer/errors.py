@@ -30,7 +30,7 @@ class TrainerError(Exception):
         return f"{sentence}. {self.remedy}." if self.remedy else f"{sentence}."
 
     def without_remedy(self) -> str:
-        """Return what and why, where the remedy has already been applied."""
+        """Return `what` and `why` only, for a caller that has already applied the remedy."""
         return str(TrainerError(self.what, why=self.why))
 
 

@@ -69,7 +69,7 @@ def lay_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float,
 
 @contextlib.contextmanager
 def _workplace(parent: str | None) -> Iterator[Path]:
-    """Yield a directory that is removed afterwards, on a disk: what lies in memory cannot be read cold."""
+    """Yield a directory that is removed afterwards; it should be on a disk, since memory cannot be read cold."""
     try:
         workplace = tempfile.TemporaryDirectory(prefix="bench-input-", dir=parent)
     except OSError as error:

@@ -22,7 +22,7 @@ TRIES = 5  # a port found free can be taken by another process before the server
 
 
 def binary() -> Path | None:
-    """Return the server's program for this machine; None where the package is not installed."""
+    """Return the server's program for this machine; None if the package is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     name = f"fake-gcs-server-{platform.system().lower()}-{MACHINES.get(platform.machine(), platform.machine())}"
     directories = (Path(location) for location in (spec.submodule_search_locations or ())) if spec else iter(())

@@ -28,7 +28,7 @@ DIVERGENCE_REMEDY = "Give a smaller --learning-rate, or more --warmup-epochs"
 
 @dataclass(frozen=True)
 class _Found:
-    """What rank 0 read, without the tensors: small enough to be broadcast pickled."""
+    """The checkpoint that rank 0 loaded, without its tensors: small enough to be broadcast pickled."""
 
     pointer: Pointer
     path: str
@@ -51,7 +51,7 @@ class Resumption:
         self.best: float | None = None
 
     def resume(self) -> Position:
-        """Restore what `--resume` names, and return where to continue; raise TrainerError."""
+        """Restore the checkpoint that `--resume` names, and return where to continue; raise TrainerError."""
         state: State | None = None
 
         def find() -> _Found | None:
@@ -81,7 +81,7 @@ class Resumption:
         return position
 
     def _load(self) -> Checkpoint | None:
-        """Load the checkpoint that `--resume` asks for, if there is one; raise TrainerError."""
+        """Load the checkpoint that `--resume` names, if there is one; raise TrainerError."""
         keep = self._config.checkpoint
         if keep.resume not in RESUME_WORDS:
             return store.load_named(keep.resume, self._identity)
@@ -95,7 +95,7 @@ class Resumption:
         return self._config.checkpoint.directory is not None
 
     def due(self, step: int) -> bool:
-        """Return whether `--checkpoint-steps` asks for a checkpoint after so many steps of the whole run."""
+        """Return whether `--checkpoint-steps` requires a checkpoint after this step of the whole run."""
         interval = self._config.checkpoint.steps
         return interval is not None and step % interval == 0
 
@@ -214,7 +214,7 @@ def average_statistics(model: nn.Module, replicas: Replicas) -> None:
 
 
 def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
-    """Compare what all replicas have learned, and print it.
+    """Compare the parameters of all replicas, and print their hash.
 
     Raises TrainerError where one differs, or where all have diverged.
     """
@@ -235,7 +235,7 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """Return a hash of everything the model has learned, the same on replicas that are in step."""
+    """Return a hash of parameters and running statistics, the same on replicas that are in step."""
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         digest.update(name.encode() + value.cpu().contiguous().numpy().tobytes())

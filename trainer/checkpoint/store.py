@@ -1,4 +1,4 @@
-"""Store all that a run needs to continue as if it had never stopped, in a directory or gs://bucket/prefix.
+"""Store everything that a run needs to continue, in a directory or gs://bucket/prefix.
 
 `checkpoint-000012.pt` holds the state. `checkpoint-000012.json` is written after it, with its size and SHA-256: a
 state without that pointer was never finished. `best.json` points at the checkpoint with the best accuracy. Numbers
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Position:
-    """How far a run is; the learning rate and the samples that come next follow from it."""
+    """A run's progress, which determines the learning rate and the next samples."""
 
     epoch: int = 1
     step: int = 0  # done in this epoch; if all are done, only the epoch's evaluation is due
@@ -66,7 +66,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Identity:
-    """What a checkpoint belongs to: another model cannot resume from it, another plan only at an epoch's start."""
+    """A checkpoint's model and plan: other models cannot resume from it, other plans only at an epoch's start."""
 
     model: str
     classes: int
@@ -82,7 +82,7 @@ def checksum_of(pointer: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Pointer:
-    """Where a finished checkpoint is, what is in it, and its size and checksum."""
+    """A finished checkpoint's pointer file: the file, size and checksum of its state, and what the state is of."""
 
     file: str
     size: int  # bytes
@@ -164,7 +164,7 @@ def _is_plain(value: Any) -> bool:
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint that was loaded: what its pointer file says, its state, and its path."""
+    """A checkpoint that was loaded: its pointer, state and path."""
 
     pointer: Pointer
     state: State
@@ -232,7 +232,7 @@ def load_named(path: str, identity: Identity) -> Checkpoint:
 
 
 def _load_pointed(directory: str, name: str, identity: Identity) -> Checkpoint:
-    """Load what a pointer file points at; raise one of DAMAGED, or TrainerError."""
+    """Load the checkpoint of a pointer file; raise one of DAMAGED, or TrainerError."""
     pointer = _pointer(directory, name)
     path = objects.join(directory, pointer.file)
     _refuse_another_model(path, pointer.identity, identity)
@@ -256,7 +256,7 @@ class CheckpointStore:
         self._try_to_write()
 
     def save(self, state: State, position: Position, *, best: bool = False) -> str:
-        """Write a checkpoint and its pointer, then delete what is no longer needed; return its path."""
+        """Write a checkpoint and its pointer, then delete checkpoints that are no longer needed; return its path."""
         try:
             pointer = self._write(state, position, best=best)
         except objects.TakenError:
@@ -277,7 +277,7 @@ class CheckpointStore:
         return objects.join(self._where, pointer.file)
 
     def _write(self, state: State, position: Position, *, best: bool) -> Pointer:
-        """Write first the state, then what points at it; raise TakenError where the number is taken already.
+        """Write the state, then its pointers; raise TakenError if the number is already taken.
 
         `best.json` is written before the checkpoint's own pointer: a run that is killed in between does not resume
         from this checkpoint, and reaches its best accuracy again.

@@ -1,7 +1,7 @@
 """Turn samples into batches: decode and crop them in threads, in the order they came, always in the same shape.
 
-XLA compiles every new shape anew, so the last, smaller batch is filled up with the label `PADDING`. Images stay uint8
-until they are on the device: a quarter of the bytes to move, and normalising there costs next to nothing.
+XLA compiles a graph for every new shape, so the last, smaller batch is filled up with the label `PADDING`. Images
+stay uint8 until they are on the device: a quarter of the bytes to move, and normalising there costs next to nothing.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Batching:
             pool.shutdown()
 
     def empty(self) -> Batch:
-        """Return a batch of nothing but padding."""
+        """Return a batch of padding only."""
         side = self.image_size
         return torch.zeros(self.size, 3, side, side, dtype=torch.uint8), torch.full((self.size,), PADDING)
 

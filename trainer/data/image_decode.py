@@ -93,7 +93,7 @@ def decode(content: bytes) -> Pixels:
 
 
 def decode_plain_ppms(contents: Sequence[bytes], side: int | None = None) -> Pixels | None:
-    """Return the pixels [image, height, width, 3] of PPMs of one size, which with `side` is that of a square.
+    """Return the pixels [image, height, width, 3] of PPMs of one size; with `side`, only of squares of that size.
 
     Returns None for anything else, and for PPMs with comments or unusual headers.
     """

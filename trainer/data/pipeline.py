@@ -167,7 +167,7 @@ class LoaderPipelines(IterableDataset[Any]):
         self._pipelines, self._first = pipelines, first
 
     def __iter__(self) -> Iterator[Batch | TrainerError]:
-        """Run this process's pipeline. The first process takes the loader whose turn batch `first` is."""
+        """Run this process's pipeline. The first process takes the loader that yields batch `first`."""
         worker = get_worker_info()
         assert worker is not None
         pipeline = self._pipelines[(worker.id + self._first) % len(self._pipelines)]

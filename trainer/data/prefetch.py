@@ -122,7 +122,7 @@ class BatchQueue(Generic[T]):
 
 
 class EpochPrefetcher(Generic[T]):
-    """The batches of each epoch, whose input may begin before its turn."""
+    """The batches of each epoch; an epoch's input may begin during the previous epoch."""
 
     def __init__(self, make: Callable[[int, int], BatchQueue[T]]) -> None:
         """Set up; `make(epoch, first)` returns an epoch's batches from step `first` on."""
@@ -136,13 +136,13 @@ class EpochPrefetcher(Generic[T]):
             self._begun[epoch, first] = self._make(epoch, first).start()
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[T]:
-        """Return an epoch's batches from step `first` on; they raise what went wrong with them."""
+        """Return an epoch's batches from step `first` on; iterating over them raises the errors of its input."""
         self.begin(epoch, first)
         self._current = self._begun.pop((epoch, first))
         return self._current
 
     def close(self) -> None:
-        """End what is still being read, and the loader processes of epochs that will not be trained."""
+        """Stop reading, and end the loader processes of epochs that will not be trained."""
         pipe_urls.kill_all()
         deadline = time.monotonic() + CLOSE_TIMEOUT_S
         for queue in (*self._begun.values(), *([self._current] if self._current else [])):

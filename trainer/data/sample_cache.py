@@ -17,7 +17,7 @@ SAMPLE_OVERHEAD_BYTES = 700  # of memory per sample in addition to its fields
 
 
 class SampleCache:
-    """The samples of whole shards by URL; the first ones stay when there is no more room.
+    """The samples of whole shards by URL; the first shards stay when there is no more room.
 
     Replacing shards would be useless: each would be replaced before the next epoch reads it.
     """
@@ -30,7 +30,7 @@ class SampleCache:
         self._one_at_a_time = threading.Lock()  # the next epoch begins while this one is still being read
 
     def get(self, url: str) -> Sequence[Sample] | None:
-        """Return a shard's samples in order; None where they are not held."""
+        """Return a shard's samples in order; None if they are not held."""
         return self._shards.get(url)
 
     def record(self, url: str, count: int, samples: Iterator[Sample]) -> Iterator[Sample]:

@@ -108,7 +108,7 @@ class _ShardPrefetcher:
 
 
 class _ArrivingShard:
-    """A shard that comes from a bucket in one thread and is read once, in order, in another.
+    """A shard that one thread fetches from a bucket while another reads it once, in order.
 
     So an epoch's first batch waits for its own samples, not for all shards that are fetched at once. A shard that is
     verified can be read only when all of it has come.

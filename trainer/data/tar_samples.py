@@ -58,7 +58,7 @@ class LinkInTarError(Exception):
 
 
 class ForwardBytes:
-    """A file's bytes from parts that come one by one: each slice begins where an earlier one began, or later."""
+    """A file's bytes from parts that arrive one by one; slices must be taken in order of their beginnings."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts = parts

@@ -289,7 +289,7 @@ class FailureRecord:
         return PartnerLostError(f"{names} fell behind the others", why=lost.why, remedy=remedy)
 
     def find(self, stopping: Callable[[], bool]) -> Failure:
-        """Return what is recorded, or call the roll; takes some seconds, unless the run is to stop."""
+        """Return the recorded failure, or call the roll to find it, which takes some seconds unless the run stops."""
         threading.Thread(target=self._call_roll, name="roll call", daemon=True).start()
         deadline = time.monotonic() + ANSWER_TIMEOUT_S + 1
         while not self._settled.wait(POLL_INTERVAL_S) and time.monotonic() < deadline and not stopping():
@@ -345,7 +345,7 @@ class FailureRecord:
         return Failure(silent=silent, behind=() if silent else behind)
 
     def _write(self, failure: Failure) -> Failure:
-        """Record a failure unless one is recorded already, wake all ranks, and return what is recorded."""
+        """Record a failure unless one is recorded already, wake all ranks, and return the recorded one."""
         recorded = Failure.from_json(self._store.compare_set(RECORD, "", json.dumps(asdict(failure))))
         self._store.compare_set(CALL, "", "written")
         return recorded

@@ -158,7 +158,7 @@ def _run_tpu_rank(_: int) -> None:
 
 
 class _CpuLauncher:
-    """One forked process per core, and the process that waits for them.
+    """Forks one process per core, and waits for them.
 
     The ranks are forked after the import of torch, so that they share its pages and its start-up. Forking is safe
     only because nothing here has touched an XLA device, whose runtime starts threads.

@@ -26,7 +26,7 @@ VALUES_PER_PIXEL = {
 
 @dataclass(frozen=True)
 class MachineMemory:
-    """What one rank sees of its machine: boot id (ranks of several workers may share one) and MiB available."""
+    """A rank's machine: its boot id, which ranks of several workers may share, and the available MiB."""
 
     boot: str
     available: int

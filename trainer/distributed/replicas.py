@@ -41,7 +41,7 @@ SMALLEST = 4096  # bytes sent through the devices; compiled for each size, so si
 
 
 class Verdict(enum.IntEnum):
-    """What all replicas have agreed on by the vote of a step."""
+    """The decision of all replicas by their vote in a step."""
 
     GO_ON = 0
     STOP = 1

@@ -37,7 +37,7 @@ class StopSignal:
 
     @property
     def requested(self) -> bool:
-        """Return whether a signal asked for the end, or the log's reader has gone, as in any pipeline."""
+        """Return whether a signal requested the end, or the log's reader has gone, as in any pipeline."""
         return self.received or is_log_unread()
 
     @property

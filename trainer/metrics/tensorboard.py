@@ -25,7 +25,7 @@ FILE_VERSION = "brain.Event:2"  # the format's version, in the first event of ev
 
 
 class EventFile:
-    """One replica's event file; it reports what it cannot write, and lets the training go on.
+    """One replica's event file; a failure to write is reported, and the training continues.
 
     Cloud Storage cannot append to an object. A file for a bucket grows on this machine and is uploaded whole at each
     flush (a few kB per epoch); a later flush makes up for a failed one. That file is open but unlinked, so that

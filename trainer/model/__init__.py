@@ -1,1 +1,1 @@
-"""What is trained: the network, its optimizer, its compilation."""
+"""The network, its optimizer, its compilation."""

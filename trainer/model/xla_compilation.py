@@ -25,7 +25,7 @@ _CACHING = threading.Lock()
 
 
 class Compilation:
-    """Announces the first run of each graph, and counts what is compiled in later ones."""
+    """Announces the first run of each graph, and counts graphs that later runs compile."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -34,7 +34,7 @@ class Compilation:
 
     @contextlib.contextmanager
     def of(self, what: str) -> Iterator[None]:
-        """Surround one run of a step: announce that the first one compiles, count what later ones compile."""
+        """Surround one run of a step: announce that the first run compiles, count graphs that later runs compile."""
         self._runs[what] += 1
         if self._runs[what] == 1:
             write_line(f"Compiling the {what} for {self._label}, once; this can take a minute ...")
@@ -51,7 +51,7 @@ class Compilation:
             write_line(f"Compiled the {what} for {self._label} again, at its run {self._runs[what]}: shapes changed?")
 
     def metrics_line(self, epoch: int) -> str:
-        """Return the line of what XLA has counted so far in this process."""
+        """Return the line with XLA's counts so far in this process."""
         _, compile_ns = _metric("CompileTime")
         _, transfer_ns = _metric("TransferToDeviceTime")
         return (

@@ -238,7 +238,7 @@ def _manifest(source: ImageSource, seed: int, splits: dict[str, tuple[Shard, ...
 
 
 def _tidy(out: str, own_names: re.Pattern[str], names: set[str]) -> None:
-    """Remove the list of what is done, and the surplus shards of an overwritten, larger set."""
+    """Remove the list of finished shards, and the surplus shards of an overwritten, larger set."""
     for present in objects.list_names(out):
         if present == UNFINISHED or (own_names.fullmatch(present) and present not in names):
             objects.delete(objects.join(out, present))

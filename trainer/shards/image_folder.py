@@ -109,7 +109,7 @@ def _class_folders(directory: Path) -> tuple[list[_File], tuple[str, ...], int]:
 
 
 def _image(path: Path, label: int) -> _File | None:
-    """Return an image's file, or None for anything that is not one by its name, or not a regular file."""
+    """Return an image's file; None if its name is not an image's, or it is not a regular file."""
     if path.suffix.lower() not in UNCONVERTED and path.suffix.lower() not in CONVERTED:
         return None
     try:

@@ -60,7 +60,7 @@ class WrittenShard:
 
 @dataclass(frozen=True)
 class Job:
-    """What every writing process needs to know."""
+    """The source, order and place of the shards, as every writing process needs them."""
 
     source: ImageSource
     orders: dict[str, Sequence[int]]
@@ -132,7 +132,7 @@ def write_shards(job: Job, tasks: Sequence[Task], processes: int) -> Generator[W
 
 @contextlib.contextmanager
 def defer_signals(numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Delay signals while processes are forked: Python discards what a handler raises there."""
+    """Delay signals while processes are forked: Python discards exceptions of a handler there."""
     handlers = {number: current for number in numbers if callable(current := signal.getsignal(number))}
     if threading.current_thread() is not threading.main_thread():
         handlers = {}  # handlers run in the main thread only

@@ -74,7 +74,7 @@ def exists(url: str) -> bool:
 
 
 class ObjectState(NamedTuple):
-    """What a bucket states about an object."""
+    """An object's size, checksum and generation as its bucket states them."""
 
     size: int  # bytes
     crc32c: str  # base64
@@ -83,7 +83,7 @@ class ObjectState(NamedTuple):
 
 
 def find_object(url: str, patience: float = FIRST_RETRY_S) -> ObjectState | None:
-    """Return what the bucket states about an object; None where there is none. `patience` is as for `write`."""
+    """Return an object's state, None if it does not exist. `patience` is as for `write`."""
     bucket, name = _parts(url)
     with _translate_errors(url):
         blob = _client().bucket(bucket).get_blob(name, retry=_retry(patience))
@@ -115,7 +115,7 @@ def list_names(directory: str) -> list[str]:
 
 
 def remove_temp_files(directory: str, of: re.Pattern[str]) -> None:
-    """Delete temporary files of killed writers whose names match; a bucket has none."""
+    """Delete temporary files that killed writers left of files whose names match; a bucket has none."""
     if is_local(directory) and Path(directory).is_dir():
         temp_files.remove_temp_files(Path(directory), of)
 

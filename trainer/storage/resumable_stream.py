@@ -47,11 +47,11 @@ class ObjectStream(io.RawIOBase):
 
     @property
     def size(self) -> int | None:
-        """Return the object's bytes; None before the first is read."""
+        """Return the object's number of bytes; None before the first byte is read."""
         return self._size
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most `size` of the next bytes, as they come; none only at the object's end."""
+        """Return at most `size` of the next bytes, as they arrive; an empty answer means the object's end."""
         return self._next(size) if size >= 0 else self.readall()
 
     def readinto(self, buffer: Any) -> int:
@@ -82,7 +82,7 @@ class ObjectStream(io.RawIOBase):
                 if self._abandoned.is_set():
                     raise TrainerError(f"{self._name} is not read any more")
                 if self._response is not None:
-                    # Take what has come: waiting for all of it would lose that if the connection breaks.
+                    # Take what has arrived: it would be lost if the connection broke while waiting for the rest.
                     remaining = (self._size or 0) - self._offset  # a broken proxy may send more
                     content: bytes = self._response.raw.read1(min(most, remaining), decode_content=False)
                     if content or not self._size:
@@ -108,9 +108,7 @@ class ObjectStream(io.RawIOBase):
 
     def close(self) -> None:
         """Give the connection back."""
-        self._response, response = None, self._response
-        if response is not None:
-            response.close()
+        self._drop()
         super().close()
 
     def _request(self) -> str:
@@ -162,6 +160,6 @@ class ObjectStream(io.RawIOBase):
         return ""
 
     def _drop(self) -> None:
-        if self._response is not None:
-            self._response.close()
-            self._response = None
+        self._response, response = None, self._response
+        if response is not None:
+            response.close()

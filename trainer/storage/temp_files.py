@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and delete what killed writers left behind.
+"""Replace files atomically, and delete temporary files that killed writers left behind.
 
 A file is written under a temporary name next to its own, locked. The kernel releases the lock when the
 writer ends, however that happens, so an unlocked temporary file has no writer.
@@ -39,7 +39,7 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def remove_temp_files(directory: Path, of: re.Pattern[str]) -> None:
-    """Delete what killed writers left of files whose names match, but nothing that may still be written."""
+    """Delete temporary files that killed writers left of files whose names match, but none that has a writer."""
     for path in directory.iterdir():
         parts = TEMPORARY.fullmatch(path.name)
         if parts and of.fullmatch(parts["name"]):
