@@ -67,7 +67,7 @@ class DataConfig:
         _require_place("--data", self.directory)
         _require_shards("--train-shards", self.train)
         _require_shards("--val-shards", self.val)
-        _require(self.val is None or self.train is not None, "--val-shards goes with --train-shards")
+        _require(self.val is None or self.train is not None, "--val-shards needs --train-shards")
         size = self.image_size
         fits = size is None or LARGEST_STRIDE <= size <= LARGEST_SIDE
         _require(fits, f"--image-size must lie between {LARGEST_STRIDE} and {LARGEST_SIDE}")
@@ -109,7 +109,7 @@ class OptimizerConfig:
         _require(0 <= self.momentum < 1, "--momentum must be at least 0 and less than 1")
         _require(0 <= decay <= LARGEST_FACTOR, f"--weight-decay must lie between 0 and {LARGEST_FACTOR:g}")
         _require(self.epochs >= 1, "--epochs must be at least 1")
-        _require(0 <= self.warmup_epochs < math.inf, "--warmup-epochs must not be negative, and finite")
+        _require(0 <= self.warmup_epochs < math.inf, "--warmup-epochs must be finite and not negative")
         _require(0 <= self.label_smoothing < 1, "--label-smoothing must be at least 0 and less than 1")
 
 

@@ -122,7 +122,7 @@ def test_a_shard_shorter_than_in_its_manifest_is_reported_with_both_sizes(shapes
         (lambda content: content[: len(content) // 2 + 100], "damaged or cut off"),
         (lambda content: content[: 6 * 5120] + bytes(1024), "holds 6 samples"),
         (lambda content: b"\x00" * 2000 + content[:-2000], "holds 0 samples"),
-        (lambda content: content[:5120] + b"\xaa" * 5120, "where a header should be is something else"),
+        (lambda content: content[:5120] + b"\xaa" * 5120, "there is something else in place of a header"),
         (lambda content: content.replace(b"P6\n", b"XX\n"), "cannot be decoded"),
         (lambda content: content.replace(b"P6\n", b"XX\n", 1), "Sample 0000000 of"),
     ],

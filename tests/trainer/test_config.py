@@ -61,7 +61,7 @@ def test_an_ipv6_coordinator_keeps_its_colons() -> None:
     [
         ([], "No training data named"),
         (["--data", "x", "--fake-data"], "exclude one another"),
-        ([*FAKE, "--val-shards", "x"], "--val-shards goes with --train-shards"),
+        ([*FAKE, "--val-shards", "x"], "--val-shards needs --train-shards"),
         ([*FAKE, "--model", "resnet51"], "no model 'resnet51'"),
         ([*FAKE, "--batch-size", "0"], "--batch-size"),
         ([*FAKE, "--batch-size", "many"], "invalid int value"),

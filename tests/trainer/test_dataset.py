@@ -84,7 +84,7 @@ def test_shards_may_be_compressed_and_a_cut_off_one_is_named(shapes: str, tmp_pa
 
 def test_a_batch_of_one_small_image_is_refused_for_models_with_batch_normalisation() -> None:
     cfg = config(batch=1, fake=True, image_size=32)
-    with pytest.raises(TrainerError, match="--batch-size 1 is too little for resnet50 and images of 32 pixels"):
+    with pytest.raises(TrainerError, match="--batch-size 1 is too small for resnet50 and images of 32 pixels"):
         dataset.find(cfg, world=1)
     assert dataset.find(config(batch=1, fake=True, image_size=33), world=1).image_size == 33
     assert dataset.find(replace(cfg, model="tiny-batchnorm"), world=1).image_size == 32
@@ -208,7 +208,7 @@ def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
     )
     command.make(source, str(tmp_path), samples_per_shard=8, repeat={}, seed=1)
     text = refused(lambda: dataset.find(config(batch=2, directory=str(tmp_path)), 1))
-    assert text.startswith(f"There is one class only in {tmp_path}. Make the shards from a directory that holds")
+    assert text.startswith(f"There is only one class in {tmp_path}. Make the shards from a directory that holds")
 
 
 def test_an_invalid_pattern_of_shards_is_refused_with_a_valid_one(shapes: str) -> None:

@@ -55,7 +55,7 @@ def test_files_become_the_samples_that_webdataset_makes_of_them(files: list[tupl
         expected = list(group_by_keys({"fname": n, "data": c, "__url__": "there"} for n, c in members))
         assert list(tar_samples.group_files("there", members)) == expected
         return
-    with pytest.raises(ValueError, match="is in it twice"):
+    with pytest.raises(ValueError, match="occurs twice"):
         list(tar_samples.group_files("there", members))
 
 
@@ -127,7 +127,7 @@ def test_a_header_whose_size_has_a_sign_is_damage(tmp_path: Path, size: bytes) -
     content[1024 + 124 : 1024 + 136] = size
     content[1024 + 148 : 1024 + 156] = b" " * 8
     content[1024 + 148 : 1024 + 156] = b"%06o\0 " % sum(content[1024:1536])
-    with pytest.raises(ValueError, match="where a header should be is something else"):
+    with pytest.raises(ValueError, match="there is something else in place of a header"):
         list(itertools.islice(tar_samples.read_files(bytes(content)), 9))
 
 
@@ -210,7 +210,7 @@ def test_links_instead_of_files_are_reported_with_the_option_that_stores_files(t
     path = tmp_path / "x.tar"
     packed(path, member("latest", tarfile.SYMTYPE, "d"), member("0.cls"), member("0.jpg", kind, "1.jpg"))
     text = refused(lambda: list(shard_reader.read_shard(ShardFile(str(path)))))
-    assert text.startswith(f"Shard {path} holds links where files should be: 0.jpg is one to 1.jpg. ")
+    assert text.startswith(f"Shard {path} holds links instead of files: 0.jpg links to 1.jpg. ")
     assert "--dereference" in text
 
 
@@ -218,7 +218,7 @@ def test_a_streamed_shard_that_continues_without_a_valid_header_is_damaged(tmp_p
     whole = Path(shard(tmp_path / "x.tar", [(ppm(1), 1)] * 3)).read_bytes()
     broken = tmp_path / "broken.tar"
     for rest, says in (
-        (b"\xaa" * 2048, "where a header should be is something else"),
+        (b"\xaa" * 2048, "there is something else in place of a header"),
         (whole[:300], "it ends in the middle of a header"),
     ):
         broken.write_bytes(whole[: 2 * 5120] + rest)

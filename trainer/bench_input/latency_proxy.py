@@ -23,7 +23,7 @@ CHUNK = 1024 * 1024  # bytes passed on at a time
 
 
 class _Connection:
-    """A client's connection and the one to the server that belongs to it."""
+    """A client's connection and its connection to the server."""
 
     def __init__(self, client: socket.socket, server: socket.socket, delay: float) -> None:
         self._client, self._server, self._delay = client, server, delay

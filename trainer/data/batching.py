@@ -142,7 +142,7 @@ class Batching:
         if not 0 <= label < self.classes:
             raise TrainerError(
                 f"{_name(sample)} has class {label}",
-                why=f"there are {self.classes} classes, the first is 0",
+                why=f"there are {self.classes} classes, numbered from 0",
                 remedy="Give the right --classes, or make the shards again",
             )
         return label

@@ -106,7 +106,7 @@ def _count_classes(data: DataConfig, manifest: Manifest | None) -> int:
         raise TrainerError(f"--classes {classes} is too few", why=listed, remedy="Leave --classes out")
     if classes == 1:
         remedy = "Make the shards from a directory that holds a folder for each class"
-        raise TrainerError(f"There is one class only in {data.directory or data.train}", remedy=remedy)
+        raise TrainerError(f"There is only one class in {data.directory or data.train}", remedy=remedy)
     return classes
 
 
@@ -296,7 +296,7 @@ def _check_norm(config: TrainConfig, size: int) -> None:
     """Refuse batches of one small image: the last layers have one value per channel, too few for batch norm."""
     if config.model.startswith("resnet") and config.optimizer.batch_size == 1 and size <= LARGEST_STRIDE:
         raise TrainerError(
-            f"--batch-size 1 is too little for {config.model} and images of {size} pixels",
+            f"--batch-size 1 is too small for {config.model} and images of {size} pixels",
             why="batch norm needs more than one value a channel",
             remedy="Give a larger --batch-size, or a larger --image-size",
         )

@@ -239,7 +239,7 @@ def _checked_samples(url: str, content: Content) -> Iterator[Sample]:
     except LinkInTarError as error:
         name, target = error.args
         raise TrainerError(
-            f"Shard {url} holds links where files should be",
-            why=f"{name} is one to {target}",
+            f"Shard {url} holds links instead of files",
+            why=f"{name} links to {target}",
             remedy="Make it again with tar --dereference --hard-dereference",
         ) from error

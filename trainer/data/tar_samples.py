@@ -131,7 +131,7 @@ def group_files(url: str, files: Iterable[tuple[str, bytes]]) -> Iterator[Sample
             sample = {"__key__": key, "__url__": url}
         field = name[dot + 1 :].lower()
         if field in sample:
-            raise ValueError(f"{name} is in it twice")
+            raise ValueError(f"{name} occurs twice")
         size += BLOCK + len(content)
         if size > LARGEST_SAMPLE_BYTES:
             raise ValueError(f"sample {key} has more than {LARGEST_SAMPLE_BYTES} bytes")
@@ -226,5 +226,5 @@ def _sum(content: bytes) -> int:
 def _octal(digits: bytes) -> int:
     text = digits.split(b"\0", 1)[0].strip()
     if not re.fullmatch(rb"[0-7]+", text):  # int() accepts signs and underscores
-        raise ValueError("where a header should be is something else")
+        raise ValueError("there is something else in place of a header")
     return int(text, 8)
