@@ -187,8 +187,17 @@ def test_a_worker_that_reports_a_nonsensical_end_does_not_end_the_keeper(pod: Po
     assert pod.mirrors_are_exact(here)
 
 
-@pytest.mark.parametrize("size", ["abc", "", DIGITS, "-5"])
-def test_a_log_whose_size_is_nonsense_is_an_error_of_that_worker_alone(pod: Pod, tmp_path: Path, size: str) -> None:
+BAD_HEADS = {
+    **{f"say log {size}": "its answer does not say how long its log is" for size in ("abc", "", DIGITS, "-5")},
+    "yes on": "a start-up file there prints without end",
+    "yes ''": "a start-up file there prints without end",
+}
+
+
+@pytest.mark.parametrize("follow", list(BAD_HEADS))
+def test_a_worker_that_names_no_size_of_its_log_is_an_error_of_that_worker_alone(
+    pod: Pod, tmp_path: Path, follow: str
+) -> None:
     here = pod.running("sh", "-c", "echo on; sleep 1000")
     there = import_run(seen(pod).runs[0], tmp_path / "elsewhere")
     assert there.id == here.id
@@ -199,12 +208,12 @@ def test_a_log_whose_size_is_nonsense_is_an_error_of_that_worker_alone(pod: Pod,
 
     until(lambda: all(here.log_path(index).stat().st_size == 3 for index in range(3)))
     with (
-        hostile_answers(pod.workers[1], follow=f"say log {size}", status="say status"),
+        hostile_answers(pod.workers[1], follow=follow, status="say status"),
         pytest.raises(TpuTuiError) as raised,
     ):
         asyncio.run(caught_up())
     assert isinstance(raised.value, WorkerError)
-    assert raised.value.sentence == "worker 1: its answer does not say how long its log is"
+    assert raised.value.what == BAD_HEADS[follow]
     assert [there.log_path(index).stat().st_size for index in (0, 2)] == [3, 3]
 
 

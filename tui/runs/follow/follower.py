@@ -170,22 +170,21 @@ class Follower:
         return process, call
 
     async def _head(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> tuple[Answer, bytes]:
-        """Return the answer before the bytes, and the bytes that came along; skip what start-up files print."""
-        buffer = b""
-        skipped = 0
+        """Return the answer before the log's bytes, and those of them that came along; skip start-up files' output."""
+        buffer, skipped = b"", 0
         while skipped + len(buffer) < MAX_CHATTER_BYTES + READ_BYTES:
-            line, newline, rest = buffer.partition(b"\n")
-            if not newline:
-                data = await process.stdout.read(READ_BYTES)
-                if not data:
-                    raise WorkerError("the follower did not start", worker=self.worker, why=one_line(buffer[-200:]))
-                buffer += data
-                continue
-            answer = parse_line(call.nonce, line)
-            if answer is not None and answer.word in ("log", "short", "norun"):
-                return answer, rest
-            skipped += len(line)
-            buffer = rest
+            data = await process.stdout.read(READ_BYTES)
+            if not data:
+                raise WorkerError("the follower did not start", worker=self.worker, why=one_line(buffer[-200:]))
+            buffer += data
+            begin = 0
+            while (end := buffer.find(b"\n", begin)) >= 0:
+                answer = parse_line(call.nonce, buffer[begin:end])
+                begin = end + 1
+                if answer is not None and answer.word in ("log", "short", "norun"):
+                    return answer, buffer[begin:]
+            skipped += begin
+            buffer = buffer[begin:]
         raise WorkerError(
             "a start-up file there prints without end", worker=self.worker, remedy="look at ~/.bashrc on that worker"
         )
