@@ -33,40 +33,6 @@ _OTHER_FAILURES_S = 2.0
 """Seconds in which other workers may fail too once one has, so that all of them are named."""
 
 
-def launch_call(
-    spec: LaunchSpec,
-    worker: Worker,
-    record: bytes,
-    code: str | None,
-    *,
-    attempt: int,
-    again: bool,
-    keeper: int,
-) -> Call:
-    """Return the call that prepares one worker: script, settings, the job's text and `record`, its run.json.
-
-    `again`: neither is sent; the worker takes those of its attempt before, secrets included. `keeper` is the number
-    of the one that launches, 0 where the worker knows it. Confirmed, the session goes on as the log's follower.
-    """
-    text = b"" if again else job_text(spec.run, worker, spec.env, code).encode("utf-8", "surrogateescape")
-    record = b"" if again else record
-    return build_call(
-        "launch",
-        spec.run.id,
-        worker.index,
-        len(text),
-        len(record),
-        attempt,
-        keeper,
-        FOLLOW_TIMEOUT_S,
-        run_root=spec.run.run_root,
-        data=text + record,
-        lease=spec.run.lease,
-        sync=spec.sync is not None,
-        pace=poll_interval_s(len(spec.run.workers)),
-    )
-
-
 class Gang:
     """One launch over a fleet. `run` returns when every worker runs; else it raises, with nothing left undecided.
 
@@ -162,15 +128,7 @@ class Gang:
         self._record = to_bytes(self.spec.run.to_json())
 
     async def _prepare(self, worker: Worker) -> str:
-        call = launch_call(
-            self.spec,
-            worker,
-            self._record,
-            self._code,
-            attempt=self.attempt,
-            again=self.again,
-            keeper=self.keeper,
-        )
+        call = self._launch_call(worker)
         session = self.sessions.get(worker.index)
         if session is None or session.has_ended:
             session = self.sessions[worker.index] = WorkerSession(
@@ -184,12 +142,32 @@ class Gang:
             self.directory.append_event("note", worker=worker.index, text=text)
         return ""
 
-    @property
-    def _code(self) -> str | None:
-        """Return where the working tree will lie on the workers."""
-        if self.spec.run.code_hash is None:
-            return None
-        return code_directory(self.spec.run.run_root, self.spec.run.code_hash)
+    def _launch_call(self, worker: Worker) -> Call:
+        """Return the call that prepares one worker: script, settings, the job's text and the run's record.
+
+        For a launch `again` neither of the last two is sent: the worker uses those of its previous attempt, secrets
+        included. Once the launch is confirmed, the session goes on as the log's follower.
+        """
+        run, text, record = self.spec.run, b"", b""
+        if not self.again:
+            code = None if run.code_hash is None else code_directory(run.run_root, run.code_hash)
+            text = job_text(run, worker, self.spec.env, code).encode("utf-8", "surrogateescape")
+            record = self._record
+        return build_call(
+            "launch",
+            run.id,
+            worker.index,
+            len(text),
+            len(record),
+            self.attempt,
+            self.keeper,
+            FOLLOW_TIMEOUT_S,
+            run_root=run.run_root,
+            data=text + record,
+            lease=run.lease,
+            sync=self.spec.sync is not None,
+            pace=poll_interval_s(len(run.workers)),
+        )
 
     async def _sync(self, worker: Worker) -> str:
         assert self._bundle is not None
@@ -234,9 +212,6 @@ class Gang:
         if not self._lost.done():
             self._lost.set_result(error)
 
-    def _phase(self, worker: Worker, phase: str, status: str, detail: str = "") -> None:
-        self.directory.append_event("phase", worker=worker.index, phase=phase, status=status, detail=detail)
-
     def _failed(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
         fields = {"detail": error.explanation, "remedy": error.remedy}
         self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **fields)
@@ -256,7 +231,7 @@ class Gang:
                 self._failed(worker, phase, error)
                 failures.append(error)
                 raise
-            self._phase(worker, phase, "done", detail)
+            self.directory.append_event("phase", worker=worker.index, phase=phase, status="done", detail=detail)
 
         self._phase_of_all(phase, "started")
         tasks = {asyncio.ensure_future(run_step(worker)): worker for worker in self.spec.run.workers}
