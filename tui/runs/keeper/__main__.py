@@ -130,7 +130,7 @@ async def _keep(directory: RunDirectory, lock: DirectoryLock, document: Mapping[
     """Run the lifecycle until it is complete, a signal arrives, or the run's directory or local pod is gone."""
     pod_watch = LocalPodWatch.for_run(directory) if directory.run.profile == LOCAL_PROFILE else None
     pod = pod_watch.pod if pod_watch else None
-    lifecycle = RunLifecycle.from_document(directory, document, _write_report, pod=pod)
+    lifecycle = RunLifecycle(directory, document, _write_report, pod=pod)
     running = asyncio.ensure_future(lifecycle.run())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)

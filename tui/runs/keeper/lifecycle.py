@@ -38,35 +38,21 @@ class RunLifecycle:
     """
 
     def __init__(
-        self,
-        directory: RunDirectory,
-        access: Access,
-        timeouts: KeeperTimeouts,
-        spec: LaunchSpec | None,
-        write_report: ReportWriter,
-        *,
-        pod: str | None = None,
+        self, directory: RunDirectory, document: Mapping[str, Any], write_report: ReportWriter, *, pod: str | None
     ) -> None:
+        """Set up what `document`, the keeper's input, describes (`tui.runs.keeper.start`)."""
         self.directory = directory
-        self.access = access
-        self.timeouts = timeouts
-        self.spec = spec
+        if "spec" in document:
+            self.spec: LaunchSpec | None = LaunchSpec.from_json(document["spec"])
+            self.access, self.timeouts = self.spec.access, self.spec.keeper_timeouts
+        else:
+            self.spec = None
+            self.access, self.timeouts = _access(directory, document), KeeperTimeouts(**document.get("patience", {}))
         self.attempt = 0
-        self.fleet = Fleet(directory.run.workers, access)
+        self.fleet = Fleet(directory.run.workers, self.access)
         self.leadership = Leadership(directory.run, self.fleet)
         self._write_report = write_report
         self._pod = pod
-
-    @classmethod
-    def from_document(
-        cls, directory: RunDirectory, document: Mapping[str, Any], write_report: ReportWriter, *, pod: str | None
-    ) -> RunLifecycle:
-        """Return the lifecycle that the keeper's input describes."""
-        if "spec" in document:
-            spec = LaunchSpec.from_json(document["spec"])
-            return cls(directory, spec.access, spec.keeper_timeouts, spec, write_report, pod=pod)
-        timeouts = KeeperTimeouts(**document.get("patience", {}))
-        return cls(directory, _access(directory, document), timeouts, None, write_report, pod=pod)
 
     async def run(self) -> None:
         """Keep the run until nothing is left to do. Cancelled: the run is left as it is."""
