@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tui.errors import UsageError
@@ -19,8 +17,3 @@ def test_named_phases_get_the_given_timeout_and_the_others_keep_the_default() ->
 def test_an_invalid_timeout_of_a_phase_is_refused_by_name(word: str) -> None:
     with pytest.raises(UsageError, match=word.partition("=")[0]):
         PhaseTimeouts.parse([word])
-
-
-def test_timeouts_can_be_sent_as_json() -> None:
-    timeouts = PhaseTimeouts(sync=5)
-    assert PhaseTimeouts(**json.loads(json.dumps(timeouts.to_json()))) == timeouts

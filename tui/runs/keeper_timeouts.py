@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 _LONGEST_PAUSE_S = 300.0
 _MOST_DOUBLINGS = 16
@@ -47,7 +46,3 @@ class KeeperTimeouts:
     def pause_before(self, attempt: int) -> float:
         """Return the pause before that attempt (the first restart is attempt 1)."""
         return float(min(self.restart_pause * 2 ** min(attempt - 1, _MOST_DOUBLINGS), _LONGEST_PAUSE_S))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a JSON object for the keeper's input."""
-        return asdict(self)

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def start_keeper(
     elif access is not None:
         document = {"access": access.to_json()}
     if timeouts is not None:
-        document["patience"] = timeouts.to_json()
+        document["patience"] = asdict(timeouts)
     try:
         log = open_regular(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     except FileNotFoundError as error:

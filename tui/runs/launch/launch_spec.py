@@ -75,8 +75,8 @@ class LaunchSpec:
             "env": dict(self.env),
             "access": self.access.to_json(),
             "sync": str(self.sync.absolute()) if self.sync else None,  # the keeper runs in another directory
-            "patience": self.keeper_timeouts.to_json(),
-            "timeouts": self.timeouts.to_json(),
+            "patience": asdict(self.keeper_timeouts),
+            "timeouts": asdict(self.timeouts),
             "preflight": asdict(self.preflight) if self.preflight else None,
         }
 

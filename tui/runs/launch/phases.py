@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass, fields
 
 from tui.errors import UsageError
 
@@ -22,10 +21,6 @@ class PhaseTimeouts:
     prepare: float = 90.0
     """Login files and conda on a cold worker."""
     sync: float = 3600.0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return a document for the keeper's pipe."""
-        return asdict(self)
 
     @classmethod
     def parse(cls, words: Iterable[str]) -> PhaseTimeouts:
