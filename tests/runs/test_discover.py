@@ -17,6 +17,7 @@ from tests.sshd import needs_sshd
 from tui.errors import UsageError
 from tui.operator import Operator
 from tui.pod.run import RunState
+from tui.runs import discovery
 from tui.runs.deletion import DeleteAnswer, delete_here, delete_on_workers
 from tui.runs.discovery import Discovery, discover, import_run
 from tui.runs.follow.catch_up import catch_up
@@ -32,10 +33,10 @@ from tui.ssh.fleet import Fleet
 pytestmark = [needs_sshd, pytest.mark.timing]
 
 
-def seen(pod: Pod, **patience: float) -> Discovery:
+def seen(pod: Pod) -> Discovery:
     async def ask() -> Discovery:
         async with Fleet([worker.worker for worker in pod.workers], pod.access) as fleet:
-            return await discover(fleet, "~/.tpu-tui", slice_name="lab", **patience)
+            return await discover(fleet, "~/.tpu-tui", slice_name="lab")
 
     return asyncio.run(ask())
 
@@ -60,14 +61,17 @@ def deleted(pod: Pod, directory: RunDirectory) -> list[DeleteAnswer]:
     return sorted(asyncio.run(all_answers()), key=lambda answer: answer.worker)
 
 
-def test_a_run_is_found_with_its_record_and_its_state_on_each_worker(pod: Pod, tmp_path: Path) -> None:
+def test_a_run_is_found_with_its_record_and_its_state_on_each_worker(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "LEAST_TIMEOUT_S", 0.1)
     assert seen(pod) == Discovery(())
     first = pod.running("sleep", "1000")
     listening = pod.workers[2].process
     assert listening is not None
     listening.send_signal(signal.SIGSTOP)
     try:
-        found = seen(pod, least_patience=0.1)
+        found = seen(pod)
     finally:
         listening.send_signal(signal.SIGCONT)
     assert [(item.run.id, item.run.job.argv, item.is_alive) for item in found.runs] == [

@@ -30,8 +30,9 @@ from tui.runs.launch.gang import Gang
 from tui.runs.launch.launch_spec import LaunchSpec, Preflight, check_spec, dry_run
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import RemoteState, list_runs, query_states, read_record
+from tui.runs.worker.queries import RemoteState, list_run_answers, parse_state, query_states, read_record
 from tui.runs.worker.stop import stop_run
+from tui.ssh.exec.script_protocol import Answer
 from tui.ssh.fleet import Fleet
 
 pytestmark = [needs_sshd, pytest.mark.timing]
@@ -286,12 +287,13 @@ def test_a_mirror_is_caught_up_without_a_keeper(pod: Pod) -> None:
 def test_another_machine_finds_the_run_on_the_workers(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo hello; sleep 1000")
 
-    async def found() -> tuple[dict[str, RemoteState], Run]:
+    async def found() -> tuple[dict[str, Answer], Run]:
         async with Fleet(directory.run.workers, pod.access) as fleet:
-            return await list_runs(fleet, 1, "~/.tpu-tui"), await read_record(fleet, 1, directory.id, "~/.tpu-tui")
+            answers = await list_run_answers(fleet, 1, "~/.tpu-tui")
+            return answers, await read_record(fleet, 1, directory.id, "~/.tpu-tui")
 
-    runs, record = asyncio.run(found())
-    assert runs == {directory.id: RemoteState.RUNNING}
+    answers, record = asyncio.run(found())
+    assert {run: parse_state(answer) for run, answer in answers.items()} == {directory.id: RemoteState.RUNNING}
     elsewhere = RunDirectory.create(pod.home / "elsewhere", record)
     asyncio.run(caught_up(pod, elsewhere))
     assert elsewhere.log_path(2).read_bytes() == b"hello\n"

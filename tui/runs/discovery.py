@@ -14,8 +14,8 @@ from tui.pod.run import Run, RunState
 from tui.runs.follow.sync_from_workers import record_worker_answers
 from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory, RunExistsError
-from tui.runs.record.run_index import find_by_record
-from tui.runs.record.run_status import STOP_REQUESTED, status_of
+from tui.runs.record.run_index import find_by_record, stamp_of
+from tui.runs.record.run_status import BY_REMOTE_USER, STOP_REQUESTED, status_of
 from tui.runs.worker.queries import (
     RemoteState,
     list_run_answers,
@@ -37,7 +37,6 @@ LEAST_TIMEOUT_S, LAGGARD_FACTOR = 4.0, 4.0
 _POLL_INTERVAL_S = 0.25
 MOST_NEW_RUNS = 50
 """Runs of one worker's listing that are new here and taken at once: a worker may list any that it invents."""
-_ALIVE = (RemoteState.RUNNING, RemoteState.UNDECIDED)
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class FoundRun:
     @property
     def is_alive(self) -> bool:
         """Return whether something of it may be running."""
-        return any(state in _ALIVE for state in self.workers.values())
+        return any(state.may_run for state in self.workers.values())
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,6 @@ async def discover(
     run_root: str,
     *,
     slice_name: str = "SLICE",
-    least_patience: float = LEAST_TIMEOUT_S,
     known: Container[str] = (),
     only: str | None = None,
 ) -> Discovery:
@@ -97,7 +95,7 @@ async def discover(
     Those that are not `known` here are limited. `problems` lists unreachable workers, and those that are silent long
     after the others; the rest is kept.
     """
-    collected = await _collect_answers(fleet, run_root, least_patience, slice_name)
+    collected = await _collect_answers(fleet, run_root, slice_name)
     problems = [answers for answers in collected.values() if isinstance(answers, TpuTuiError)]
     listings = {index: answers for index, answers in collected.items() if not isinstance(answers, TpuTuiError)}
     listed: set[str] = set().union(*listings.values())
@@ -113,7 +111,8 @@ async def discover(
     runs = [replace(run, answers={**nothing, **run.answers}) for run in described if isinstance(run, FoundRun)]
     problems += [error for error in described if isinstance(error, TpuTuiError)]
     left_out = len(listed - chosen) if only is None else 0
-    return Discovery(tuple(sorted(runs, key=lambda item: item.run.id[-20:], reverse=True)), tuple(problems), left_out)
+    newest_first = sorted(runs, key=lambda found: stamp_of(found.run.id), reverse=True)
+    return Discovery(tuple(newest_first), tuple(problems), left_out)
 
 
 def _chosen(listings: Mapping[int, Mapping[str, Answer]], known: Container[str]) -> set[str]:
@@ -121,13 +120,13 @@ def _chosen(listings: Mapping[int, Mapping[str, Answer]], known: Container[str])
     chosen: set[str] = set()
     for answers in listings.values():
         new = [run_id for run_id in answers if run_id not in known]
-        new.sort(key=lambda run_id: parse_state(answers[run_id]) not in _ALIVE)
+        new.sort(key=lambda run_id: not parse_state(answers[run_id]).may_run)
         chosen.update(new[:MOST_NEW_RUNS], (run_id for run_id in answers if run_id in known))
     return chosen
 
 
 async def _collect_answers(
-    fleet: Fleet, run_root: str, least_patience: float, slice_name: str
+    fleet: Fleet, run_root: str, slice_name: str
 ) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
     """Return what each worker lists, or why it does not."""
     loop = asyncio.get_running_loop()
@@ -139,7 +138,7 @@ async def _collect_answers(
         while pending and (remaining := began + patience - loop.time()) > 0:
             _, pending = await asyncio.wait(pending, timeout=min(remaining, _POLL_INTERVAL_S))
             if 2 * len(pending) <= len(tasks):
-                patience = min(patience, max(least_patience, LAGGARD_FACTOR * (loop.time() - began)))
+                patience = min(patience, max(LEAST_TIMEOUT_S, LAGGARD_FACTOR * (loop.time() - began)))
     finally:
         for task in pending:
             task.cancel()
@@ -215,7 +214,7 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
     record_worker_answers(directory, found.answers)
     if found.stopped and not found.is_alive and not status_of(directory).stop_requested:
         directory.append_event("state", state=str(RunState.RUNNING), cause=None)
-        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=found.run.job.grace)
+        directory.append_event(STOP_REQUESTED, by=BY_REMOTE_USER, grace=found.run.job.grace)
     return directory
 
 

@@ -170,7 +170,7 @@ class Follower:
         return process, call
 
     async def _head(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> tuple[Answer, bytes]:
-        """Return the answer before the log's bytes, and those of them that came along; skip start-up files' output."""
+        """Return the answer that precedes the log, and the log's first bytes; skip what start-up files print."""
         buffer, skipped = b"", 0
         while skipped + len(buffer) < MAX_CHATTER_BYTES + READ_BYTES:
             data = await process.stdout.read(READ_BYTES)

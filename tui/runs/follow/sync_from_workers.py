@@ -14,7 +14,7 @@ from tui.runs.failure_rules import WorkerOutcome, exit_fields
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import STOP_REQUESTED, WORKER_REPORT, RunStatus, status_of
+from tui.runs.record.run_status import BY_REMOTE_USER, STOP_REQUESTED, WORKER_REPORT, RunStatus, status_of
 from tui.runs.worker.calls import parse_outcome
 from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
 from tui.ssh.exec.script_protocol import Answer
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Answers = Mapping[int, "Answer | None"]
 """What each worker that was asked says of a run; None where it knows no such run."""
 _NOT_BEGUN = (RemoteState.NOTHING, RemoteState.UNDECIDED, RemoteState.ABORTED)
-_ALIVE = (RemoteState.RUNNING, RemoteState.UNDECIDED)
 _HAD_ITS_TIME = (RemoteState.ENDED, RemoteState.LOST)
 
 
@@ -63,7 +62,7 @@ def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
     has_begun = not any(state in _NOT_BEGUN for state in states.values())
     # A further attempt of which nothing is there yet may still be made, by a keeper that takes over.
     was_there = not attempt or any(state in _HAD_ITS_TIME for state in states.values())
-    over = was_there and not any(state in _ALIVE for state in states.values())
+    over = was_there and not any(state.may_run for state in states.values())
     has_come_back = status.state.is_over and RemoteState.NOTHING not in states.values()
     if not (has_begun or over) or (status.state.is_over and not has_come_back):
         return
@@ -88,7 +87,7 @@ def _note(
         _note_beginning(directory, later, states)
     stopped = any(answer and answer.has("stopped") for answer in answers.values())
     if stopped and not status.stop_requested and RemoteState.RUNNING not in states.values():
-        directory.append_event(STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
+        directory.append_event(STOP_REQUESTED, by=BY_REMOTE_USER, grace=directory.run.job.grace)
     ended = [index for index, state in states.items() if state is not RemoteState.RUNNING]
     if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
         rows = [_end_of(index, None if states[index] is RemoteState.NOTHING else answers[index]) for index in ended]
@@ -98,7 +97,7 @@ def _note(
 
 def _note_beginning(directory: RunDirectory, later: bool, states: Mapping[int, RemoteState]) -> None:
     """Note that the attempt known here has begun: one that another followed has, too."""
-    if later or any(state in (*_HAD_ITS_TIME, *_ALIVE) for state in states.values()):
+    if later or any(state in _HAD_ITS_TIME or state.may_run for state in states.values()):
         started = [index for index, state in states.items() if state is not RemoteState.NOTHING]
         directory.append_phases(sorted(started), phase="confirm", status="done", detail="found")
         directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)

@@ -25,7 +25,7 @@ from tui.runs.launch.on_end_actions import Action, actions_with_status, never_be
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import RemoteState, list_runs
+from tui.runs.worker.queries import list_run_answers, parse_state
 from tui.settings.home import open_regular
 from tui.ssh.fleet import Fleet
 from tui.text.ranks import format_workers
@@ -99,10 +99,10 @@ async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
 
     async def living_runs(index: int) -> list[str]:
         try:
-            states = await within(list_runs(fleet, index, directory.run.run_root), OTHER_RUNS_TIMEOUT_S)
+            answers = await within(list_run_answers(fleet, index, directory.run.run_root), OTHER_RUNS_TIMEOUT_S)
         except (TpuTuiError, asyncio.TimeoutError):
             return []
-        return [run for run, state in states.items() if state in (RemoteState.RUNNING, RemoteState.UNDECIDED)]
+        return [run for run, answer in answers.items() if parse_state(answer).may_run]
 
     alive = await asyncio.gather(*(living_runs(worker.index) for worker in directory.run.workers))
     return next((run for runs in alive for run in sorted(runs) if run != directory.id), "")

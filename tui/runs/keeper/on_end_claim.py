@@ -62,9 +62,9 @@ async def _claim_on_workers(directory: RunDirectory, fleet: Fleet) -> list[int]:
     Of a slice that is gone no worker answers; of a group that lost single VMs, the others do.
     """
     status = status_of(directory)
-    indices = [part.worker for part in status.workers if not status.slice_is_gone or part.link != "lost"]
     if status.slice_is_gone and directory.run.source != INSTANCE_GROUP:
         return []
+    indices = [part.worker for part in status.workers if not status.slice_is_gone or part.link != "lost"]
     claims = (_claim_on(directory, fleet, index) for index in indices)
     return [number for number in await asyncio.gather(*claims) if number is not None]
 

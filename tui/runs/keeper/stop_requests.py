@@ -8,7 +8,7 @@ from collections.abc import Container
 from tui.aio.backoff import backoff
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import STOP_REQUESTED, RunStatus, status_of
+from tui.runs.record.run_status import BY_REMOTE_USER, STOP_REQUESTED, RunStatus, status_of
 from tui.runs.worker.stop import STOP_TIMEOUT_S, parts_of, record_answer, stop_worker
 from tui.ssh.fleet import Fleet
 
@@ -34,7 +34,7 @@ async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
 async def record_remote_stop(directory: RunDirectory) -> None:
     """Record, once, that a person stopped the run from another machine, as its workers report."""
     if not status_of(directory).is_stopped_by_person:
-        await record(directory, STOP_REQUESTED, by="user on another machine", grace=directory.run.job.grace)
+        await record(directory, STOP_REQUESTED, by=BY_REMOTE_USER, grace=directory.run.job.grace)
 
 
 async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: Container[int]) -> None:

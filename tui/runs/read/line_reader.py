@@ -41,10 +41,10 @@ class LineReader:
         self.tail = MirrorTail(self._directory, in_order=True)
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
-    def poll(self, *, final: bool = False, budget_bytes: int = POLL_BUDGET_BYTES) -> Iterator[LogLine]:
+    def poll(self, *, final: bool = False) -> Iterator[LogLine]:
         """Yield the complete lines; with `final` everything there is, last lines without an end too."""
         if self._wanted_last is None:
-            return self._next_lines(final, budget_bytes)
+            return self._next_lines(final, POLL_BUDGET_BYTES)
         count, self._wanted_last = self._wanted_last, None
         return iter(self._last_lines(count, final))
 

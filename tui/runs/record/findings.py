@@ -6,14 +6,13 @@ what the state was when the run ended (`end`). `found` holds a row for each core
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tui.text.numbers import significant
+from tui.text.numbers import is_integer, is_number, significant
 
 if TYPE_CHECKING:
     from tui.pod.run import Run
@@ -25,7 +24,7 @@ STRAGGLING = (BEHIND, SLOW)
 KINDS = (*STRAGGLING, LOSS)
 MOST_FINDINGS = 512
 """Findings that are kept of one run: the first ones."""
-_LARGEST = 2**53
+_LARGEST = 2**53 - 1
 _LONGEST_WORD = 16
 
 
@@ -189,10 +188,9 @@ def _worker_of(core: int | None, run: Run, event: Event) -> int | None:
     return core // per_worker if core // per_worker in workers else None
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST else None
+def _whole(value: Any) -> int | None:
+    return value if is_integer(value, -_LARGEST, _LARGEST) else None
 
 
-def _finite(value: object) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < _LARGEST and math.isfinite(value) else None  # type: ignore[arg-type]
+def _finite(value: Any) -> float | None:
+    return float(value) if is_number(value, -_LARGEST, _LARGEST) else None

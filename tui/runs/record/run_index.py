@@ -26,7 +26,7 @@ def list_runs(runs_home: Path, problems: list[NoRecordError] | None = None) -> l
 
 def newest_first(directories: Iterable[RunDirectory]) -> list[RunDirectory]:
     """Return runs in the order in which they are listed."""
-    return sorted(directories, key=lambda directory: (_stamp(directory.id), directory.run.created), reverse=True)
+    return sorted(directories, key=lambda directory: (stamp_of(directory.id), directory.run.created), reverse=True)
 
 
 def try_open(path: Path, problems: list[NoRecordError] | None) -> RunDirectory | None:
@@ -46,7 +46,7 @@ def run_paths(runs_home: Path) -> list[Path]:
             names = [entry.name for entry in entries if not entry.name.startswith(".") and _is_directory(entry)]
     except FileNotFoundError:
         return []
-    return [runs_home / name for name in sorted(names, key=_stamp, reverse=True)]
+    return [runs_home / name for name in sorted(names, key=stamp_of, reverse=True)]
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
@@ -118,7 +118,7 @@ def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
 def _newest(runs_home: Path) -> RunDirectory:
     """Return the run that was launched last; for runs of the same second their records decide."""
     paths = run_paths(runs_home)
-    for _, of_one_second in groupby(paths, key=lambda path: _stamp(path.name)[:_SECOND_LENGTH]):
+    for _, of_one_second in groupby(paths, key=lambda path: stamp_of(path.name)[:_SECOND_LENGTH]):
         opened = [try_open(path, None) for path in of_one_second]
         directories = [directory for directory in opened if directory is not None]
         if directories:
@@ -139,6 +139,6 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_MAX_CANDIDATES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _stamp(run_id: str) -> str:
+def stamp_of(run_id: str) -> str:
     """Return the id's date, time and suffix: what runs are ordered by."""
     return run_id[-_STAMP_LENGTH:]

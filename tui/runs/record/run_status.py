@@ -22,6 +22,8 @@ from tui.runs.record.worker_status import WorkerParts, WorkerStatus, worker_chan
 
 BY_POLICY = "policy"
 """`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
+BY_REMOTE_USER = "user on another machine"
+"""`stop_requested.by` where the workers report that a person stopped the run, and no command here did."""
 STOP_REQUESTED = "stop_requested"
 """Event: a user or the failure policy wants the present attempt stopped."""
 TAGS = "tags"

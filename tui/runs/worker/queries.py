@@ -8,6 +8,7 @@ import enum
 from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run, is_run_id, make_run_id
+from tui.runs.record.run_index import stamp_of
 from tui.runs.worker.calls import build_call
 from tui.ssh.exec.script_protocol import Answer, no_answer_error, parse_answers
 from tui.ssh.fleet import Fleet
@@ -30,6 +31,11 @@ class RemoteState(str, enum.Enum):
     ABORTED = "aborted"
     ENDED = "ended"
     LOST = "lost"
+
+    @property
+    def may_run(self) -> bool:
+        """Return whether a process of the run may be alive there."""
+        return self in (RemoteState.RUNNING, RemoteState.UNDECIDED)
 
 
 _STATES = {
@@ -59,20 +65,14 @@ async def _decided(run: Run, fleet: Fleet, index: int, attempt: int) -> RemoteSt
     waits = backoff()
     while True:
         try:
-            state = await remote_state(run, fleet, index, attempt)
-            if state is not RemoteState.UNDECIDED:
+            answer = await query_status(run, fleet, index)
+            if answer is None or parse_attempt(answer, run) < attempt:
+                return RemoteState.NOTHING
+            if (state := parse_state(answer)) is not RemoteState.UNDECIDED:
                 return state
         except TpuTuiError:
             pass
         await asyncio.sleep(next(waits))
-
-
-async def remote_state(run: Run, fleet: Fleet, index: int, attempt: int) -> RemoteState:
-    """Query one worker for the state of the run's attempt. Raises WorkerError when it does not answer."""
-    answer = await query_status(run, fleet, index)
-    if answer is None or parse_attempt(answer, run) < attempt:
-        return RemoteState.NOTHING
-    return parse_state(answer)
 
 
 async def query_status(run: Run, fleet: Fleet, index: int) -> Answer | None:
@@ -94,11 +94,6 @@ def parse_state(answer: Answer) -> RemoteState:
     return _STATES.get(name, RemoteState.LOST)
 
 
-async def list_runs(fleet: Fleet, index: int, run_root: str) -> dict[str, RemoteState]:
-    """Return the state of each run that one worker knows, by id. Raises WorkerError."""
-    return {run: parse_state(answer) for run, answer in (await list_run_answers(fleet, index, run_root)).items()}
-
-
 async def list_run_answers(fleet: Fleet, index: int, run_root: str) -> dict[str, Answer]:
     """Return one worker's answer about each run that it knows, by id. Raises WorkerError."""
     call = build_call("list", make_run_id("list"), index, run_root=run_root)
@@ -116,7 +111,7 @@ def parse_listing(nonce: str, index: int, output: bytes) -> dict[str, Answer] | 
         return None
     rows = [answer for answer in replies if answer.word == "run" and answer.number_at(1) == index]
     by_id = {answer.word_at(0): answer for answer in rows if is_run_id(answer.word_at(0))}
-    newest = sorted(by_id, key=lambda run_id: run_id[-20:], reverse=True)[:MOST_RUNS]
+    newest = sorted(by_id, key=stamp_of, reverse=True)[:MOST_RUNS]
     return {run_id: by_id[run_id] for run_id in newest}
 
 

@@ -51,7 +51,6 @@ async def stop_run(
     *,
     grace: float,
     prompter: Prompter | None = None,
-    by: str = "user",
 ) -> AsyncIterator[StopAnswer]:
     """Stop the run on every worker at once; yield each worker's answer as it comes.
 
@@ -64,7 +63,7 @@ async def stop_run(
     may_have_ended = before.state is RunState.LOST or not (before.state.is_over or before.attended.alive)
     stops = not before.state.is_over
     if stops and not may_have_ended:
-        _note(directory, STOP_REQUESTED, by=by, grace=grace)
+        _note(directory, STOP_REQUESTED, by="user", grace=grace)
     recorded = dict(_from_record(before))
     for answer in recorded.values():
         yield answer
@@ -72,7 +71,7 @@ async def stop_run(
     if remaining := [worker.index for worker in directory.run.workers if worker.index not in recorded]:
         async with Fleet(directory.run.workers, access, prompter=prompter) as fleet:
             if may_have_ended:
-                stops = await _wanted(directory, before, fleet, remaining, grace=grace, by=by)
+                stops = await _wanted(directory, before, fleet, remaining, grace=grace)
             has_ended = may_have_ended and not stops
             stopping = _stop_each(directory, fleet, remaining, grace=grace, for_good=not has_ended)
             async with contextlib.aclosing(stopping):
@@ -106,7 +105,7 @@ def _note_end(directory: RunDirectory) -> None:
 
 
 async def _wanted(
-    directory: RunDirectory, before: RunStatus, fleet: Fleet, indices: list[int], *, grace: float, by: str
+    directory: RunDirectory, before: RunStatus, fleet: Fleet, indices: list[int], *, grace: float
 ) -> bool:
     """Record the request to stop a run without a keeper, unless it ended by itself; return whether it was recorded.
 
@@ -117,7 +116,7 @@ async def _wanted(
         has_ended = await _had_ended(before, directory, fleet, indices)
     finally:
         if not has_ended:
-            _note(directory, STOP_REQUESTED, by=by, grace=grace)
+            _note(directory, STOP_REQUESTED, by="user", grace=grace)
     return not has_ended
 
 
@@ -200,7 +199,7 @@ def _fields(answer: StopAnswer) -> dict[str, Any]:
     return {"confirmed": answer.confirmed, "exit_code": answer.exit_code, "detail": answer.detail}
 
 
-def _answer_of(index: int, answer: Answer, part: WorkerStatus | None = None) -> StopAnswer:
+def _answer_of(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
     if answer.word == "unconfirmed":
         return StopAnswer(index, False, None, answer.text)
     if answer.has("never"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tui.checks.workers.check_facts import JOB, Facts, FactsQuery, ask_facts, ask_over_sessions
 from tui.errors import TpuTuiError
 from tui.pod.run import Run
+from tui.pod.worker import Worker
 from tui.runs.launch.job_script import job_text
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -70,17 +71,16 @@ async def query_versions(
     if not names_interpreter(run) or status_of(directory).versions:
         return
     turns = asyncio.Semaphore(MOST_AT_ONCE)
-    hash_ = directory.run.code_hash
-    code = code_directory(run.run_root, hash_) if is_synced and hash_ else None
+    code_hash = directory.run.code_hash
+    code = code_directory(run.run_root, code_hash) if is_synced and code_hash else None
 
-    async def ask(index: int) -> Facts | None:
-        worker = run.workers[index]
-        asking = FactsQuery(run.run_root, versions=JOB, job=job_text(run, worker, env, code))
+    async def ask(worker: Worker) -> Facts | None:
+        query = FactsQuery(run.run_root, versions=JOB, job=job_text(run, worker, env, code))
         try:
             async with turns:
-                return await ask_facts(worker.index, ask_over_sessions(fleet), asking)
+                return await ask_facts(worker.index, ask_over_sessions(fleet), query)
         except TpuTuiError:
             return None
 
-    answers = await asyncio.gather(*map(ask, range(len(run.workers))))
+    answers = await asyncio.gather(*map(ask, run.workers))
     record_versions(directory, [facts for facts in answers if facts is not None])
