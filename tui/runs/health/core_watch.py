@@ -1,7 +1,7 @@
-"""Cores that are behind the others or slower, and losses that are not numbers: one note for each finding.
+"""Watch the cores of a run: note those that are behind the others or slower, and losses that are not numbers.
 
-A finding is over only when its core is seen to train level with the others while these make progress: a core that is
-not among the newest lines, or whose run ends, has not recovered. Only the newest lines are read, so that a check
+A finding is over only when its core is seen to train level with the others while they make progress: a core that is
+missing from the newest lines, or whose run ends, has not recovered. Only the newest lines are read, so that a check
 costs little however fast the logs grow. Importing this module loads numpy.
 """
 
@@ -34,16 +34,16 @@ from tui.text.ranks import format_workers, name_ranks
 SAMPLE_BYTES = 8 * 1024
 _LEAST_SAMPLE_BYTES = 2 * 1024
 _MOST_SAMPLED_BYTES = 64 * SAMPLE_BYTES
-"""Bytes of a worker's newest lines that are read, some eight lines of each of eight cores; fewer in pods so large
-that all together would be more. Where no fast path knows their format, a line costs twenty microseconds, in which no
-other worker's lines are taken."""
+"""Bytes of a worker's newest lines that are read (about eight lines of each of eight cores), their minimum, and the
+limit for all workers together. Where no fast path knows the format, a line costs twenty microseconds, in which the
+keeper does nothing else."""
 _DECIMALS = 3
 
 
 class CoreWatch:
-    """The findings about one attempt's cores; continues those of an earlier keeper.
+    """Watches the cores of one attempt; continues the findings of an earlier keeper.
 
-    `settings_error` says why the dialects and thresholds of the run's profile are not used, None where they are.
+    `settings_error` says why the dialects and thresholds of the run's profile are not used; None if they are.
     """
 
     def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
@@ -54,8 +54,8 @@ class CoreWatch:
         self._sample_bytes = max(_LEAST_SAMPLE_BYTES, min(SAMPLE_BYTES, _MOST_SAMPLED_BYTES // len(self._indices)))
         self._reader, self.settings_error = _open_reader(directory)
         self.cpu_s = 0.0
-        """CPU time of the last reading."""
-        self._behind_since: dict[int, float] = {}
+        """Seconds of CPU time of the last check."""
+        self._behind_since: dict[int | None, float] = {}
         open_findings = [finding for finding in status_of(directory).findings if finding.is_open]
         self._behind = {finding.core for finding in open_findings if finding.is_straggling}
         self._broken = {finding.core for finding in open_findings if finding.kind == LOSS}
@@ -67,7 +67,7 @@ class CoreWatch:
             await self.check_snapshot(self._snapshot())
 
     async def _read_newest(self) -> bool:
-        """Read each worker's newest lines, in turn with the rest of the keeper; return whether there were any."""
+        """Read each worker's newest lines, giving way to other tasks in between; return whether there were any."""
         self.cpu_s = 0.0
         has_new_lines = False
         for index in self._indices:
@@ -84,7 +84,7 @@ class CoreWatch:
         return snapshot
 
     async def check_snapshot(self, snapshot: Snapshot) -> None:
-        """Record new findings; none during a stop, when cores end one after the other."""
+        """Record new findings, except during a stop, when cores end one after the other."""
         state = status_of(self.directory).state
         if state is RunState.STOPPING or state.is_over:
             return
@@ -94,7 +94,7 @@ class CoreWatch:
         await self._check_lag(snapshot, makes_progress=makes_progress)
 
     async def conclude(self) -> None:
-        """Record how far the cores that never recovered were behind at the end."""
+        """Read the last lines, and record how far the cores that never recovered were behind at the end."""
         await self._read_newest()
         await self.conclude_with(self._snapshot())
 
@@ -109,10 +109,11 @@ class CoreWatch:
         furthest = max(row.lag or 0 for row in rows)
         were = "was" if len(rows) == 1 else "were up to"
         text = f"{_format_cores(rows)} {were} {count_noun(furthest, 'step')} behind when {when} ended"
-        await self._note(text, AT_THE_END, rows, found=_paces(rows, _costs(snapshot)))
+        costs = _costs(snapshot)
+        await self._note(text, AT_THE_END, rows, found=[_pace(row, costs) for row in rows])
 
     async def _check_losses(self, snapshot: Snapshot) -> None:
-        """Record the cores whose newest loss is nan or infinite, each once until it is a number again."""
+        """Record cores whose newest loss is nan or infinite, each once until its loss is a number again."""
         rows = _broken(snapshot)
         new = [row for row in rows if row.core not in self._broken]
         numbers = [
@@ -129,17 +130,14 @@ class CoreWatch:
             await self._record_over(f"{_format_cores(numbers)}: the loss is a number again", numbers, [LOSS])
 
     async def _check_lag(self, snapshot: Snapshot, *, makes_progress: bool) -> None:
-        """Record the cores that have been behind the median for long, each once until it is level again."""
+        """Record cores that have been stragglers for `behind_after` seconds, each once until it is level again."""
         now = asyncio.get_running_loop().time()
-        flagged = {row.core: row for row in self._stragglers(snapshot) if row.core is not None}
-        self._behind_since = {core: self._behind_since.get(core, now) for core in flagged}
-        late = {core for core, since in self._behind_since.items() if now - since >= self.timeouts.behind_after}
-        new = [flagged[core] for core in sorted(late - self._behind)]
-        level = [
-            row
-            for row in self._level(snapshot, self._behind)
-            if makes_progress and (row.lag, row.pace) != (None, None)
-        ]
+        stragglers = {row.core: row for row in self._stragglers(snapshot) if row.core is not None}
+        self._behind_since = {core: self._behind_since.get(core, now) for core in stragglers}
+        late = {core for core in stragglers if now - self._behind_since[core] >= self.timeouts.behind_after}
+        new = [stragglers[core] for core in sorted(late - self._behind)]
+        level = self._level(snapshot, self._behind) if makes_progress else []
+        level = [row for row in level if row.lag is not None or row.pace is not None]
         self._behind = (self._behind | late) - {row.core for row in level}
         if new:
             await self._record_stragglers(new, _costs(snapshot), now)
@@ -149,7 +147,7 @@ class CoreWatch:
 
     def _stragglers(self, snapshot: Snapshot) -> list[CoreRow]:
         """Return the rows that are behind or slow, except those of workers that are unreachable or have ended."""
-        rows = (snapshot.row_at(index) for index in places_in(snapshot.state == CoreState.STRAGGLER))
+        rows = (snapshot.row_at(index) for index in _indices_where(snapshot.state == CoreState.STRAGGLER))
         return [row for row in rows if not self._is_away(row)]
 
     def _level(self, snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
@@ -165,29 +163,30 @@ class CoreWatch:
     async def _record_stragglers(
         self, rows: list[CoreRow], costs: Mapping[int | None, StragglerCost], now: float
     ) -> None:
-        """Record the rows that are behind, then those that are slow although they keep step, with the duration."""
+        """Record cores that are behind, then those that keep step but are slow."""
         slow = [row for row in rows if row.core in costs and costs[row.core].reason == SLOW]
         behind = [row for row in rows if row not in slow]
         if behind:
             lag, duration = max(row.lag or 0 for row in behind), format_duration(self.timeouts.behind_after)
             subject, steps = f"{_format_cores(behind)}{_format_places(behind)}", count_noun(lag, "step")
             text = f"{subject}: {steps} behind the median for {duration}"
-            await self._note(text, BEHIND, behind, found=self._with_seconds(_paces(behind, costs), behind, now))
+            await self._note(text, BEHIND, behind, found=self._paces_since(behind, costs, now))
         if slow:
             paces = [pace for row in slow if (pace := costs[row.core].pace) is not None]
             at = f" at {min(paces) * 100:.0f} % of the median pace" if paces else " slower than the others"
             text = (
                 f"{_format_cores(slow)}{_format_places(slow)}:{at} for {format_duration(self.timeouts.behind_after)}"
             )
-            await self._note(text, SLOW, slow, found=self._with_seconds(_paces(slow, costs), slow, now))
+            await self._note(text, SLOW, slow, found=self._paces_since(slow, costs, now))
 
-    def _with_seconds(self, findings: list[dict[str, Any]], rows: list[CoreRow], now: float) -> list[dict[str, Any]]:
-        """Add for how many seconds each row has been a straggler."""
-        since = (self._behind_since.get(row.core, now) if row.core is not None else now for row in rows)
-        return [{**finding, "seconds": round(now - start, 1)} for finding, start in zip(findings, since, strict=True)]
+    def _paces_since(
+        self, stragglers: list[CoreRow], costs: Mapping[int | None, StragglerCost], now: float
+    ) -> list[dict[str, Any]]:
+        """Return the pace of each straggler, and for how many seconds it has been one."""
+        return [{**_pace(row, costs), "seconds": round(now - self._behind_since[row.core], 1)} for row in stragglers]
 
     async def _note(self, text: str, stall: str, rows: list[CoreRow], *, found: list[dict[str, Any]]) -> None:
-        """Record a note about some cores, with a row for each."""
+        """Record a note about some cores; `found` holds the figures of each."""
         workers = sorted({row.worker for row in rows if row.worker is not None})
         found_rows = [
             {"core": row.core, "worker": row.worker, **figures}
@@ -204,7 +203,7 @@ class CoreWatch:
 
 
 def _open_reader(directory: RunDirectory) -> tuple[RunReader, TpuTuiError | None]:
-    """Return a reader of the run's logs with the dialects and thresholds of its profile, or why it has none."""
+    """Return a reader with the dialects and thresholds of the run's profile, or one without them and the error."""
     try:
         settings = slice_settings(directory)
         dialects = user_dialects(settings.dialects)
@@ -215,13 +214,13 @@ def _open_reader(directory: RunDirectory) -> tuple[RunReader, TpuTuiError | None
 
 def _broken(snapshot: Snapshot) -> list[CoreRow]:
     """Return the rows whose newest loss is not a number."""
-    indices = places_in((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
+    indices = _indices_where((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
     return [snapshot.row_at(index) for index in indices]
 
 
 def _rows(snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
     listed = np.array([core for core in cores if core is not None], np.int64)
-    return [snapshot.row_at(index) for index in places_in(np.isin(snapshot.core, listed))] if len(listed) else []
+    return [snapshot.row_at(index) for index in _indices_where(np.isin(snapshot.core, listed))] if len(listed) else []
 
 
 def _costs(snapshot: Snapshot) -> dict[int | None, StragglerCost]:
@@ -229,19 +228,16 @@ def _costs(snapshot: Snapshot) -> dict[int | None, StragglerCost]:
     return {cost.core: cost for cost in straggler_costs(snapshot)}
 
 
-def _paces(rows: list[CoreRow], costs: Mapping[int | None, StragglerCost]) -> list[dict[str, Any]]:
-    """Return how far each row is behind, and its speed relative to the median where that is known."""
-    shares = [costs[row.core].pace if row.core in costs else None for row in rows]
-    return [
-        {"steps_behind": row.lag, "pace": None if share is None else round(share, _DECIMALS)}
-        for row, share in zip(rows, shares, strict=True)
-    ]
+def _pace(row: CoreRow, costs: Mapping[int | None, StragglerCost]) -> dict[str, Any]:
+    """Return how far a core is behind, and its speed as a share of the median core's where that is known."""
+    share = costs[row.core].pace if row.core in costs else None
+    return {"steps_behind": row.lag, "pace": None if share is None else round(share, _DECIMALS)}
 
 
-def places_in(mask: Any) -> list[int]:
-    """Return the places where a mask over a snapshot's rows is set."""
-    places: list[int] = places_of(mask).tolist()
-    return places
+def _indices_where(mask: Any) -> list[int]:
+    """Return the indices of the rows for which a mask over a snapshot is set."""
+    indices: list[int] = places_of(mask).tolist()
+    return indices
 
 
 def _numbers(rows: Iterable[CoreRow]) -> list[int]:
