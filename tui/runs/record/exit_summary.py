@@ -1,8 +1,8 @@
-"""Describe in one line how the workers of a run ended: the first failure, then the others. Pure."""
+"""A line that describes how the workers of a run ended: the first failure, then the others. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tui.pod.run import LAST_WORDS, RunState
 from tui.runs.failure_rules import PARTNER_LOST
@@ -15,10 +15,10 @@ UNKNOWN_CODE = "–"
 _MOST_CODES = 8
 """Codes that are listed one by one, in the order of the workers."""
 _MOST_NAMED = 3
-"""Groups of workers with codes of their own that are named."""
+"""Groups of workers that ended alike that are described."""
 _MOST_CAUSES = 7
 """Different causes of restarts that are named."""
-_STOPPED, _LOST_IT = "stopped", "lost it"
+_STOPPED, _LOST_IT, _GOING_ON = "stopped", "lost it", "going on"
 _STOP_SIGNALS = ("TERM", "KILL", "INT", "HUP")
 _STOP_CODES = (143, 137, 130, 129)
 
@@ -27,27 +27,26 @@ def exit_summary(status: RunStatus) -> str:
     """Return `w5: 3 · others stopped (143)`; for a run without a failure only the workers' codes."""
     first = status.first_failure
     parts = {part.worker: part for part in status.workers}
-    if first is None or first not in parts or was_stopped_on_purpose(status):
-        return codes_in_order(status.exit_codes)
-    if status.state.is_over and not any(part.ended for part in parts.values()):
-        return codes_in_order(status.exit_codes)
-    others = [part for worker, part in parts.items() if worker != first]
-    culprit = f"w{first}: {_how(parts[first])}"
-    return " · ".join([culprit, *_of_others(status, others)])
+    has_no_ends = status.state.is_over and not any(part.ended for part in parts.values())
+    if first is None or first not in parts or has_no_ends or was_stopped_on_purpose(status):
+        return _codes_in_order(status.exit_codes)
+    culprit = f"w{first}: {_how(parts.pop(first))}"
+    return " · ".join([culprit, *_of_others(status, list(parts.values()))])
 
 
 def restart_sentences(restarts: Iterable[Restart]) -> list[str]:
-    """Return `restarts 1-2: worker 1 exited with 3` for each cause of restarts, as far as there are not too many."""
+    """Return `restarts 1-2: worker 1 exited with 3` for each cause of restarts; count those beyond the limit."""
     by_cause: dict[str, list[int]] = {}
     for restart in restarts:
         by_cause.setdefault(restart.cause.partition(LAST_WORDS)[0], []).append(restart.attempt)
     texts = [f"{name_ranks('restart', numbers)}: {cause}" for cause, numbers in by_cause.items()]
-    hidden = sum(len(numbers) for numbers in [*by_cause.values()][_MOST_CAUSES:])
-    return texts[:_MOST_CAUSES] + [f"and {count_noun(hidden, 'more restart')}"] * (hidden > 0)
+    if hidden := sum(len(numbers) for numbers in [*by_cause.values()][_MOST_CAUSES:]):
+        texts[_MOST_CAUSES:] = [f"and {count_noun(hidden, 'more restart')}"]
+    return texts
 
 
-def codes_in_order(codes: Iterable[int | None]) -> str:
-    """Return exit codes in worker order, `–` where one is unknown; counted where they are too many to list."""
+def _codes_in_order(codes: Iterable[int | None]) -> str:
+    """Return exit codes in worker order, `–` for an unknown one; where there are too many, count equal ones."""
     texts = [UNKNOWN_CODE if code is None else str(code) for code in codes]
     if len(texts) <= _MOST_CODES:
         return " ".join(texts)
@@ -84,28 +83,25 @@ def _of_others(status: RunStatus, parts: list[WorkerStatus]) -> list[str]:
     for part in parts:
         groups.setdefault(_kind(status, part), []).append(part)
     texts = [_group_in_words(kind, group, len(group) == len(parts)) for kind, group in sorted(groups.items())]
-    return texts[:_MOST_NAMED] + [f"and {len(texts) - _MOST_NAMED} more"] * (len(texts) > _MOST_NAMED)
+    if len(texts) > _MOST_NAMED:
+        texts[_MOST_NAMED:] = [f"and {len(texts) - _MOST_NAMED} more"]
+    return texts
 
 
 def _kind(status: RunStatus, part: WorkerStatus) -> str:
     if not part.ended:
-        return UNKNOWN_CODE if status.state.is_over else "going on"
-    stopped = status.stop_requested is not None
+        return UNKNOWN_CODE if status.state.is_over else _GOING_ON
     if part.exit_code == PARTNER_LOST:
         return _LOST_IT
-    if stopped and (part.signal in _STOP_SIGNALS or part.exit_code in _STOP_CODES):
+    if status.stop_requested is not None and (part.signal in _STOP_SIGNALS or part.exit_code in _STOP_CODES):
         return _STOPPED
     return _how(part)
 
 
-_WITH_CODES: Mapping[str, bool] = {_STOPPED: True, _LOST_IT: True, "going on": False}
-
-
 def _group_in_words(kind: str, group: list[WorkerStatus], is_all: bool) -> str:
-    if kind not in _WITH_CODES:
-        return (
-            f"{'others' if is_all and len(group) > 1 else 'w' + format_ranks(part.worker for part in group)}: {kind}"
-        )
-    codes = sorted({str(part.exit_code) for part in group if part.exit_code is not None})
+    if kind not in (_STOPPED, _LOST_IT, _GOING_ON):
+        subject = "others" if is_all and len(group) > 1 else f"w{format_ranks(part.worker for part in group)}"
+        return f"{subject}: {kind}"
+    codes = sorted({str(part.exit_code) for part in group if part.ended and part.exit_code is not None})
     subject = ("others" if len(group) > 1 else "the other") if is_all else str(len(group))
-    return f"{subject} {kind}" + (f" ({', '.join(codes)})" if codes and _WITH_CODES[kind] else "")
+    return f"{subject} {kind}" + (f" ({', '.join(codes)})" if codes else "")
