@@ -23,7 +23,7 @@ from tui.ssh.exec.script_protocol import Answer, no_answer_error, parse_answers
 from tui.ssh.fleet import Fleet
 
 STOP_TIMEOUT_S = 90.0
-"""Time beyond the grace for a worker to answer: it kills, verifies and waits for the log's last bytes."""
+"""Seconds beyond the grace for a worker to kill, verify, wait for the log's last bytes and answer."""
 _TENTHS = 10
 _STARTED_PHASES = ("start", "confirm")
 _ALREADY = "already finished"
@@ -34,7 +34,7 @@ _REMOVED = "its directory was removed there"
 
 @dataclass(frozen=True)
 class StopAnswer:
-    """One worker's answer. `confirmed`: no process of the run is left there, and its record is written.
+    """One worker's answer. `confirmed`: no process of the run is left on the worker, and its record is written.
 
     `exit_code` is None where nothing was started or no exit code was recorded; `detail` describes any irregularity.
     """
@@ -54,15 +54,15 @@ async def stop_run(
 ) -> AsyncIterator[StopAnswer]:
     """Stop the run on every worker at once; yield each worker's answer as it comes.
 
-    TERM, `grace` seconds, KILL, then a look whether anything is left. Works with and without a keeper, any number of
-    times; a run that is over answers from its record. A worker that cannot be reached is not confirmed. A run that
-    was given up as lost is over once every worker has answered. A run without a keeper that ended by itself stays as
-    it ended.
+    The worker sends TERM, waits `grace` seconds, sends KILL and verifies that nothing is left. A stop works with and
+    without a keeper and can be repeated; a run that is over is answered for from its record. A worker that cannot be
+    reached is not confirmed. A run that was given up as lost is over once every worker has answered. A run without a
+    keeper that ended by itself keeps its state.
     """
     before = status_of(directory)
     may_have_ended = before.state is RunState.LOST or not (before.state.is_over or before.attended.alive)
-    stops = not before.state.is_over
-    if stops and not may_have_ended:
+    is_stopping = not before.state.is_over
+    if is_stopping and not may_have_ended:
         _note(directory, STOP_REQUESTED, by="user", grace=grace)
     recorded = dict(_from_record(before))
     for answer in recorded.values():
@@ -71,14 +71,14 @@ async def stop_run(
     if remaining := [worker.index for worker in directory.run.workers if worker.index not in recorded]:
         async with Fleet(directory.run.workers, access, prompter=prompter) as fleet:
             if may_have_ended:
-                stops = await _wanted(directory, before, fleet, remaining, grace=grace)
-            has_ended = may_have_ended and not stops
-            stopping = _stop_each(directory, fleet, remaining, grace=grace, for_good=not has_ended)
-            async with contextlib.aclosing(stopping):
-                async for answer in stopping:
+                is_stopping = await _request_unless_ended(directory, before, fleet, remaining, grace=grace)
+            has_ended = may_have_ended and not is_stopping
+            answers = _stop_each(directory, fleet, remaining, grace=grace, for_good=not has_ended)
+            async with contextlib.aclosing(answers):
+                async for answer in answers:
                     confirmed += answer.confirmed
                     yield replace(answer, detail=answer.detail or _ALREADY) if has_ended else answer
-    if stops and confirmed == len(directory.run.workers):
+    if is_stopping and confirmed == len(directory.run.workers):
         _note_end(directory)
 
 
@@ -97,19 +97,19 @@ def _stop_each(
 
 
 def _note_end(directory: RunDirectory) -> None:
-    """Record that a run is stopped, unless its keeper is about to; a keeper that gave it up does not do so."""
+    """Record that a run is stopped, unless its keeper will; the keeper of a lost run has given it up and will not."""
     status = status_of(directory)
     lost = status.state is RunState.LOST
     if lost or not (status.state.is_over or status.attended.alive):
         _note(directory, "state", state=str(RunState.STOPPED), cause=None, revived=lost)
 
 
-async def _wanted(
+async def _request_unless_ended(
     directory: RunDirectory, before: RunStatus, fleet: Fleet, indices: list[int], *, grace: float
 ) -> bool:
-    """Record the request to stop a run without a keeper, unless it ended by itself; return whether it was recorded.
+    """Record the request to stop a run without a keeper, unless the run ended by itself; return whether it did so.
 
-    It is also recorded where the query of the workers is cancelled.
+    The request is also recorded if the query of the workers is cancelled.
     """
     has_ended = False
     try:
@@ -132,7 +132,7 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
         async for index, answer in replies:
             if answer is None or isinstance(answer, TpuTuiError):
                 return False
-            if parse_state(answer) is not RemoteState.ENDED or _goes_on(answer, before.run):
+            if parse_state(answer) is not RemoteState.ENDED or _will_restart(answer, before.run):
                 return False
             answers[index] = answer
     if before.state is not RunState.LOST:
@@ -140,13 +140,13 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
     return True
 
 
-def _goes_on(answer: Answer, run: Run) -> bool:
-    """Return whether a failed part will be launched again."""
+def _will_restart(answer: Answer, run: Run) -> bool:
+    """Return whether a worker's part failed and will be launched again."""
     return answer.number("exit") != 0 and parse_attempt(answer, run) < run.job.restarts
 
 
 def _note(directory: RunDirectory, kind: str, *, worker: int | None = None, **fields: Any) -> None:
-    """Append an event if possible: workers are stopped even when the disk here is full."""
+    """Append an event if possible: a full disk here must not prevent a stop."""
     try:
         directory.append_event(kind, worker=worker, **fields)
     except OSError:
@@ -169,10 +169,10 @@ async def stop_worker(
     for_good: bool = False,
     part: WorkerStatus | None = None,
 ) -> StopAnswer:
-    """Stop the run on one worker; never raises for the worker: a problem is in the answer.
+    """Stop the run on one worker; a problem with the worker is described in the answer, not raised.
 
     `for_good`: no further attempt may begin there, whichever keeper would launch it. `part` is the worker's recorded
-    status: its tag finds the job where its directory is gone, and a part that has begun counts as begun.
+    status: its tag finds the job if its directory is gone, and it shows whether the job has begun.
     """
     tag = int(part.tag) if part is not None and part.tag else 0
     numbers = (max(0, round(grace * _TENTHS)), int(for_good), tag)
@@ -215,7 +215,7 @@ def _answer_of(index: int, answer: Answer, part: WorkerStatus | None) -> StopAns
 
 
 def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
-    """Return the answer of a worker without the run, unless the run is known to have begun there."""
+    """Return the answer of a worker that has nothing of the run; unconfirmed if the job may have begun there."""
     if not answer.has("gone") or part is None or not part.has_begun:
         return StopAnswer(index, True, None, _NEVER_AGAIN if answer.has("before") else _NEVER)
     if part.tag:
@@ -224,7 +224,7 @@ def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
 
 
 def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
-    """Return the answers that need no query: of a run that is over, whose end was recorded or that never began."""
+    """Return the answers that need no query: in a run that is over, of parts that ended on record or never began."""
     if not status.state.is_over:
         return []
     answers = ((worker.worker, _recorded(worker)) for worker in status.workers)
