@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeleteAnswer:
-    """One worker's answer: whether nothing of the run is left there now, and why not."""
+    """One worker's answer: whether nothing of the run is left there, or why something is."""
 
     worker: int
     deleted: bool
@@ -34,9 +34,9 @@ class DeleteAnswer:
 
 
 def delete_here(directory: RunDirectory) -> None:
-    """Remove a run's directory on this machine; one that is gone already is no error.
+    """Remove a run's directory on this machine; a directory that is already gone is not an error.
 
-    Raises UsageError while the run is not over or a keeper lives, TpuTuiError where this machine refuses it.
+    Raises UsageError while the run is not over or has a keeper, TpuTuiError where the file system refuses.
     """
     status = status_of(directory)
     if not (status.state.is_over or directory.was_deleted):
@@ -45,10 +45,10 @@ def delete_here(directory: RunDirectory) -> None:
 
 
 def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool = False) -> None:
-    """Remove a run's directory whose record cannot be read, which is known by its name and place.
+    """Remove a directory that only its name and place show to be a run's, because its record cannot be read.
 
-    What its workers hold of it stays: they are not known. Raises UsageError for a directory that may be no run's,
-    while a keeper lives, and unless `anyway` where its events do not say that the run is over.
+    Its workers are not known, so the files on them stay. Raises UsageError for a directory that may not be a run's,
+    while it has a keeper, and, unless `anyway`, where its events do not show that the run is over.
     """
     path = damaged.path
     if not is_run_id(path.name) or path.parent.resolve() != runs_home.resolve():
@@ -62,12 +62,12 @@ def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool =
 
 
 def keeper_busy_error(directory: RunDirectory) -> UsageError:
-    """Return the error for a run that is over, but not for its keeper."""
+    """Return the error for a run that is over but whose keeper still works."""
     return UsageError(f"the keeper of {directory.id} still works on it", remedy="try again when it is done")
 
 
 def _remove(directory: RunDirectory) -> None:
-    """Remove a run's directory that has no keeper."""
+    """Remove a run's directory, unless it has a keeper."""
     try:
         claim = DirectoryLock.take(directory)
         if claim is None:
@@ -81,7 +81,7 @@ def _remove(directory: RunDirectory) -> None:
         return
     except OSError as error:
         why = f"{error.filename or directory.path}: {error.strerror or error}"
-        remedy = "it takes the right to write to that directory, and to the one that it is in"
+        remedy = "deleting it requires write permission for that directory and for its parent"
         raise TpuTuiError(f"{directory.id} cannot be deleted on this machine", why=why, remedy=remedy) from error
 
 
@@ -95,7 +95,7 @@ def _remove_tree(path: Path) -> None:
 
 
 def delete_on_workers(run: Run, fleet: Fleet) -> AsyncGenerator[DeleteAnswer, None]:
-    """Remove every attempt of a run from the workers; yield an answer from each. What is alive is kept."""
+    """Remove every attempt of a run from the workers; yield each worker's answer. A live attempt is kept."""
     return as_completed(_delete_on(run, fleet, worker.index) for worker in run.workers)
 
 

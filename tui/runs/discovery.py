@@ -1,4 +1,4 @@
-"""Runs that were launched from another machine: found on the workers, mirrored here from byte 0."""
+"""Find runs that another machine launched, by querying the workers; import them, to be mirrored from byte 0."""
 
 from __future__ import annotations
 
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
 
 
 LIST_TIMEOUT_S = 15.0
-"""Seconds that a worker has to list its runs, and that the transfer of a run's record may take."""
+"""Timeout of a worker's listing of its runs, and of the transfer of a run's record."""
 LEAST_TIMEOUT_S, LAGGARD_FACTOR = 4.0, 4.0
-"""Once half of the workers have answered: the least time for the others, and its factor over the time of those."""
+"""Once half of the workers have answered, the others have this factor times as long, but at least the first time."""
 _POLL_INTERVAL_S = 0.25
 MOST_NEW_RUNS = 50
-"""Runs of one worker's listing that are new here and taken at once: a worker may list any that it invents."""
+"""Limit on the runs unknown here that one listing of a worker adds: a worker may invent runs."""
 
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run as the workers know it: its record, and what each worker that answered has of it.
+    """A run as the workers know it: its record, and its state on each worker that answered.
 
-    The record holds no secret values; they are in the worker's own files, where a restart finds them.
+    The record holds no secret values: a restart reads them from the worker's own files.
     """
 
     run: Run
     workers: Mapping[int, RemoteState]
     attempt: int = 0
     stopped: bool = False
-    """Whether a person stopped it for good."""
+    """Whether a person stopped the run, so that no further attempt may begin."""
     answers: Mapping[int, Answer | None] = field(default_factory=dict, compare=False)
-    """The state on each worker that was queried; None where it knows no such run."""
+    """The answer of each worker that was queried; None where the worker does not know the run."""
 
     @property
     def is_alive(self) -> bool:
-        """Return whether something of it may be running."""
+        """Return whether a process of the run may be alive."""
         return any(state.may_run for state in self.workers.values())
 
 
@@ -70,7 +70,7 @@ class Discovery:
 
 
 class RunsLeftOutError(TpuTuiError):
-    """A listing took only some of the runs that the workers have: a notice, the answer is good."""
+    """A notice, not a failure: a listing took only some of the workers' runs."""
 
     exit_code = 0
 
@@ -90,10 +90,10 @@ async def discover(
     known: Container[str] = (),
     only: str | None = None,
 ) -> Discovery:
-    """Ask every worker of a slice for the runs it knows, or for `only` one.
+    """Query every worker of a slice for its runs; with `only`, return no other run than that one.
 
-    Those that are not `known` here are limited. `problems` lists unreachable workers, and those that are silent long
-    after the others; the rest is kept.
+    The number of runs that are not `known` here is limited. A worker that is unreachable, or silent long after the
+    others, becomes one of the `problems`; the answers of the others are kept.
     """
     collected = await _collect_answers(fleet, run_root, slice_name)
     problems = [answers for answers in collected.values() if isinstance(answers, TpuTuiError)]
@@ -116,7 +116,7 @@ async def discover(
 
 
 def _chosen(listings: Mapping[int, Mapping[str, Answer]], known: Container[str]) -> set[str]:
-    """Return the runs that are known, and the newest others of each worker, those that may be alive first."""
+    """Return the known runs and the newest others of each worker, those that may be alive first."""
     chosen: set[str] = set()
     for answers in listings.values():
         new = [run_id for run_id in answers if run_id not in known]
@@ -128,7 +128,7 @@ def _chosen(listings: Mapping[int, Mapping[str, Answer]], known: Container[str])
 async def _collect_answers(
     fleet: Fleet, run_root: str, slice_name: str
 ) -> dict[int, Mapping[str, Answer] | TpuTuiError]:
-    """Return what each worker lists, or why it does not."""
+    """Return each worker's listing, or the error that prevented it."""
     loop = asyncio.get_running_loop()
     began = loop.time()
     patience = LIST_TIMEOUT_S
@@ -163,7 +163,7 @@ def _late(what: str, index: int, patience: float, slice_name: str) -> WorkerErro
 async def _describe(
     fleet: Fleet, run_id: str, run_root: str, answers: dict[int, Answer], slice_name: str
 ) -> FoundRun | TpuTuiError:
-    """Return the run's record from the first worker that has it, with the workers' present addresses and keys."""
+    """Return the run by the first worker that has its record, with the workers' present addresses and keys."""
     problem: TpuTuiError | None = None
     for index in sorted(answers):
         try:
@@ -187,12 +187,11 @@ async def _describe(
 
 
 def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) -> RunDirectory:
-    """Make a run directory here for a run found on the workers; a run that is here already is opened.
+    """Make a run directory here for a run found on the workers, or open the one that exists.
 
-    Where no keeper of this machine follows it, the workers' answers are recorded.
-
-    `profile` is the one whose settings reach the workers from here. A keeper that is then started mirrors every
-    worker from byte 0 and, being the newest, acts on the run's policies.
+    Where no keeper of this machine follows the run, the workers' answers are recorded. `profile` names the settings
+    that reach the workers from here. A keeper that is then started mirrors every worker from byte 0 and, being the
+    newest, applies the run's policies.
     """
     if directory := _known_here(found.run.id, runs_home):
         if directory.foreign is None:
@@ -206,7 +205,7 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
     directory.append_event("state", state=str(RunState.PREPARING), cause=None)
     if found.run.job.on_end:
         actions = ", ".join(found.run.job.on_end)
-        text = f"what is to be done at its end is left to the machine that launched it: {actions}"
+        text = f"the actions at its end are left to the machine that launched it: {actions}"
         directory.append_event("note", text=text)
     if found.attempt:
         text = f"it was launched again before it was found here: attempt {found.attempt}; the earlier logs come first"
@@ -219,6 +218,6 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
 
 
 def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
-    """Return the run's directory on this machine, even a renamed one."""
+    """Return the run's directory on this machine, even if it was renamed."""
     path = runs_home / run_id
     return RunDirectory.open(path) if path.is_dir() else find_by_record(runs_home, run_id)

@@ -1,4 +1,4 @@
-"""How the workers' parts of a run ended, and what that means: the first failure, its explanation, the final state."""
+"""Rules about how the workers' parts of a run ended: the first failure, its explanation, the final state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tui.pod.run import Run
 
 PARTNER_LOST = 75
-"""Exit code of a worker that ended because another one did (EX_TEMPFAIL of sysexits.h); it is never the culprit."""
+"""Exit code of a worker that ended because another one did (EX_TEMPFAIL of sysexits.h): never the first failure."""
 _TAKEN_AWAY = ("TERM", "KILL", "HUP")
 """Signals that a shutdown of the machine sends to its processes."""
 _TAIL_BYTES = 16 * 1024
@@ -43,15 +43,15 @@ class WorkerOutcome:
     absent: bool = False
     """Whether the worker does not know the run: it was never prepared there, or its directory was removed."""
     removed: bool = False
-    """Whether the directory on the worker was removed before the end of its part was known here."""
+    """Whether the run's directory on the worker was removed before this machine knew how its part ended."""
     stopped: bool = False
-    """Whether a person stopped it, on any machine."""
+    """Whether a person stopped the run, on any machine."""
     unreachable: str | None = None
-    """Why the worker was given up as unreachable; its part may still be running."""
+    """Why the worker was given up as unreachable; the job may still be running there."""
 
     @property
     def cause(self) -> str | None:
-        """Return why it ended, in words, where more is known than the exit code."""
+        """Return a description of the end where more is known than the exit code."""
         if self.unreachable is not None:
             return self.unreachable
         if self.absent:
@@ -79,7 +79,7 @@ def has_failed(outcome: WorkerOutcome) -> bool:
 def first_failure(outcomes: Mapping[int, WorkerOutcome]) -> int | None:
     """Return the worker that failed first by the workers' own clocks; recorded ends come before unrecorded ones.
 
-    A worker that only lost a partner counts only where no other one failed.
+    Workers that ended because they lost a partner count only where no other worker failed.
     """
     broken = {worker: outcome for worker, outcome in outcomes.items() if has_failed(outcome)}
     if not broken:
@@ -93,7 +93,7 @@ def first_failure(outcomes: Mapping[int, WorkerOutcome]) -> int | None:
 
 
 def have_only_lost_partners(outcomes: Mapping[int, WorkerOutcome]) -> bool:
-    """Return whether every failure so far is the consequence of another worker's end."""
+    """Return whether every worker that has failed so far ended because it lost a partner."""
     ended = [outcome for outcome in outcomes.values() if outcome.unreachable is None]
     return all(outcome.exit_code == PARTNER_LOST for outcome in ended if has_failed(outcome))
 
@@ -112,17 +112,17 @@ def explain(worker: int, outcome: WorkerOutcome, last_lines: str) -> str:
 
 
 def remedy_of_kill(run: Run, worker: int, outcome: WorkerOutcome) -> str | None:
-    """Return how to find out who killed a worker's process: the worker knows only that SIGKILL ended it."""
+    """Return how to find out what killed a worker's process: the worker knows only that SIGKILL ended it."""
     if outcome.signal != "KILL" or outcome.unreachable is not None:
         return None
     command = f"tpu-tui exec {run.slice} --worker {worker} -- dmesg | tail"
     if outcome.out_of_memory:
-        return f"{command} names the process that it chose"
+        return f"{command} names the process that the kernel chose"
     return f"{command} shows whether it was the kernel, which kills where memory runs out"
 
 
 def read_last_lines(path: Path) -> str:
-    """Return the last lines of a log joined into one, short and safe for a terminal; empty when there are none."""
+    """Return a log's last lines joined into one, short and safe for a terminal; empty when there are none."""
     return _BETWEEN_LINES.join(_newest_lines(path))
 
 
@@ -144,7 +144,7 @@ def _newest_lines(path: Path) -> list[str]:
 
 
 def exit_fields(outcome: WorkerOutcome) -> dict[str, Any]:
-    """Return what events contain of the end of a worker's part."""
+    """Return the fields of an event that describe the end of a worker's part."""
     return {
         "exit_code": outcome.exit_code,
         "signal": outcome.signal,
@@ -155,7 +155,7 @@ def exit_fields(outcome: WorkerOutcome) -> dict[str, Any]:
 
 
 def final_state(outcomes: Mapping[int, WorkerOutcome], *, stopped_by_person: bool, first: int | None) -> RunState:
-    """Return the state of a run whose every part has ended or was given up; `first` is the first failure."""
+    """Return the final state of a run: every part has ended or was given up; `first` is the first failure."""
     if any(outcome.unreachable is not None for outcome in outcomes.values()):
         return RunState.LOST
     if stopped_by_person:

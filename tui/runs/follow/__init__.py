@@ -1,1 +1,1 @@
-"""A run's logs copied from its workers, byte for byte."""
+"""Copy a run's logs from its workers, byte for byte."""

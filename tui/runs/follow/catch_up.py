@@ -1,4 +1,4 @@
-"""Bring a run's mirror up to date once, where no keeper does."""
+"""Bring a run's mirror up to date once, if it has no keeper that does so."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> None:
-    """Bring every mirror to where its log ends now, earlier attempts' first; nothing where a keeper does it already.
+    """Bring every mirror to the present end of its log, earlier attempts first; do nothing if the run has a keeper.
 
-    Each of the steps takes at most `timeout` seconds. Raises the first WorkerError; the other workers' mirrors are
-    brought up to date all the same. TpuTuiError where nothing can be written here.
+    Each of the steps takes at most `timeout` seconds. Raises the first WorkerError once the other workers' mirrors
+    are up to date, and TpuTuiError where nothing can be written here.
     """
     try:
         claim = DirectoryLock.take(directory)
@@ -32,7 +32,7 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
         raise TpuTuiError(
             "the run's mirror cannot be brought up to date",
             why=f"{directory.path}: {refused.strerror or refused}",
-            remedy="let TPU_TUI_HOME name a directory that you may write to",
+            remedy="set TPU_TUI_HOME to a directory that you may write to",
         ) from refused
     if claim is None:
         return

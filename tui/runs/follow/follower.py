@@ -1,4 +1,4 @@
-"""Following a run: every worker's log into its mirror, byte for byte, through any number of lost connections.
+"""Follow a worker's log: copy it into its mirror, byte for byte, through any number of lost connections.
 
 A follower starts at the mirror's length and ends only when the worker has reported how its part ended *and* the
 mirror has exactly the reported size. Anything less is a lost link: it reconnects for as long as the run lives.
@@ -38,18 +38,18 @@ MAX_CHATTER_BYTES = 1024 * 1024
 """Bytes that start-up files may print before the log begins."""
 MAX_TRAILER_BYTES = 64 * 1024
 MAX_ANSWERS = 64
-_FOR_A_PERSON = (Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.DENIED)
-"""Why a worker that was lost does not come back by itself."""
+_NEEDS_A_PERSON = (Reason.HOST_KEY_CHANGED, Reason.HOST_KEY_UNKNOWN, Reason.DENIED)
+"""Reasons for a lost link that only a person can remove."""
 EMPTY_SESSION_PAUSE_S = 1.0
-"""Least seconds between the beginnings of two sessions of which the first brought nothing."""
+"""Pause in seconds after a session that was shorter than this and brought nothing."""
 
 
 class Follower:
     """One worker's log of one attempt, followed to its end.
 
-    `reachability` learns when the worker answers and is lost, and limits how long it is tried; `reached` is called
-    whenever it answers, `ending` when the job has ended and what it left behind has not. `launch_session` launched
-    the job and sends the log from its first byte on.
+    `reachability` is informed when the worker answers or is lost, and limits how long it is retried. `reached` is
+    called whenever the worker answers, `ending` when the job has ended but processes that it left behind have not.
+    `launch_session` launched the job and sends the log from its first byte on.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Follower:
         return WorkerOutcome(None, size=self._mirror.size, recorded=False, unreachable=why)
 
     async def catch_up(self) -> None:
-        """Bring the mirror to where the log ended when it was asked. Raises WorkerError."""
+        """Bring the mirror to the log's end at the time of the call. Raises WorkerError."""
         try:
             await self._mirror.open()
             await self._once(to_present=True)
@@ -123,7 +123,7 @@ class Follower:
         self._room.close()
 
     async def _once(self, to_present: bool = False) -> WorkerOutcome | None:
-        """Mirror what the log has grown by in one session; return the outcome when that is all there will be."""
+        """Mirror what the log has grown by in one session; return the outcome if the log is complete then."""
         process, call = await self._session()
         trailer = asyncio.ensure_future(self._trailer(process, call))
         try:
@@ -144,14 +144,14 @@ class Follower:
             process.close()
 
     def _size_in(self, head: Answer) -> int:
-        """Return the log's size by the worker's answer. Raises WorkerError where it names none."""
+        """Return the log's size from the worker's answer. Raises WorkerError if there is none."""
         size = head.number_at(0)
         if size is None:
             raise WorkerError("its answer does not say how long its log is", worker=self.worker)
         return size
 
     async def _session(self) -> tuple[asyncssh.SSHClientProcess[bytes], Call]:
-        """Open a session that sends the log from the mirror's end on: at first the launch's own, if any."""
+        """Open a session that sends the log from the mirror's end on; the first one is the launch's own, if any."""
         launch_session, self._launch_session = self._launch_session, None
         if launch_session is not None:
             if not self._mirror.size:
@@ -204,7 +204,7 @@ class Follower:
             self.reachability.mark_reachable(self.worker)
 
     async def _judge(self, head: Answer, trailer: list[Answer]) -> WorkerOutcome | None:
-        """Return the outcome that a session's last answers mean; None: open another one."""
+        """Return the outcome in a session's last answers; None if another session is needed."""
         for answer in trailer:
             size = answer.number("size")
             complete = size is not None and (size == self._mirror.size or head.word == "short")
@@ -217,7 +217,7 @@ class Follower:
         return None
 
     async def _trailer(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> list[Answer]:
-        """Collect the answers beside the log; a full disk is recorded at once."""
+        """Collect the answers on standard error; report a full disk and the job's end at once."""
         answers: list[Answer] = []
         rest = b""
         with suppress(*channel_errors()):
@@ -246,11 +246,13 @@ class Follower:
             await self._record_once(text, subject=why)
 
     async def _link_lost(self, error: TpuTuiError) -> None:
-        """Record a lost link once, and again where only a person can restore it."""
-        stays = (
-            isinstance(error, SshError) and error.reason in _FOR_A_PERSON and error.explanation not in self._recorded
+        """Record a lost link once, and once more for each reason that only a person can remove."""
+        needs_person = (
+            isinstance(error, SshError)
+            and error.reason in _NEEDS_A_PERSON
+            and error.explanation not in self._recorded
         )
-        if self.reachability.mark_unreachable(self.worker) or stays:
+        if self.reachability.mark_unreachable(self.worker) or needs_person:
             self._recorded.add(error.explanation)
             await record(self.directory, "link", worker=self.worker, status="lost", detail=error.explanation)
 
@@ -264,7 +266,7 @@ class Follower:
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
 
     async def _record_once(self, text: str, *, subject: str | None = None) -> None:
-        """Record a note, the first of those about a subject, by default of those with this text."""
+        """Record a note unless there was one about the same subject, by default its text."""
         if (subject or text) not in self._recorded:
             self._recorded.add(subject or text)
             await record(self.directory, "note", worker=self.worker, text=text)

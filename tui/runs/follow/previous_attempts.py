@@ -1,4 +1,4 @@
-"""Attempts made before this machine knew of a run: their logs are still on the workers, and are fetched in order."""
+"""Fetch the logs of attempts that were made before this machine knew of a run, in order, from its workers."""
 
 from __future__ import annotations
 
@@ -25,47 +25,48 @@ if TYPE_CHECKING:
 
 _POLL_INTERVAL_S = 1.0
 _UNREACHABLE_TIMEOUT_S = 20.0
-"""Seconds that a worker out of reach is waited for, once the others have given all they have of an attempt."""
+"""Seconds to wait for an unreachable worker once the logs of the others are complete for an attempt."""
 _QUERY_TIMEOUT_S = 5.0
-"""Seconds for the workers to report their attempt, before the attempts known to this machine are followed."""
+"""Seconds for the workers to report which attempt they are at, before the known attempts are followed."""
 
 
 async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
-    """Note that the run went on to a later attempt while it was not followed from here, if it did.
+    """Note if the run went on to a later attempt while it was not followed from here.
 
-    A follower of the last attempt known here would take its end for the run's end, and act on it.
+    Otherwise a follower of the last attempt known here would take its end for the end of the run.
     """
     if not directory.run.job.restarts:
         return
     answers = await query_workers(directory.run, fleet, timeout_s=_QUERY_TIMEOUT_S)
     latest = max((parse_attempt(answer, directory.run) for answer in answers.values() if answer), default=0)
-    if latest > max(status_of(directory).mirrored, _wanted(directory)):
+    if latest > max(status_of(directory).mirrored, _earlier_attempts(directory)):
         text = f"it was restarted without a keeper here: attempt {latest}; the earlier logs come first"
         await record(directory, "note", text=text, **{EARLIER_ATTEMPTS: latest})
 
 
-def _wanted(directory: RunDirectory) -> int:
-    """Return the number of attempts before the present one, by the events and by the logs that were set aside."""
+def _earlier_attempts(directory: RunDirectory) -> int:
+    """Return how many attempts precede the present one, by the events and by the archived logs."""
     noted = (event.get(EARLIER_ATTEMPTS) or 0 for event in directory.events()[0])
     numbers = (parse_integer(path.name) for path in directory.attempt_path(0).parent.glob("*"))
-    aside = (number + 1 for number in numbers if number is not None)
-    return min(max((*noted, *aside), default=0), directory.run.job.restarts)
+    archived = (number + 1 for number in numbers if number is not None)
+    return min(max((*noted, *archived), default=0), directory.run.job.restarts)
 
 
 async def fetch_previous_logs(directory: RunDirectory, fleet: Fleet) -> None:
-    """Mirror the logs of earlier attempts from byte 0; this can be interrupted at any moment and continued later."""
-    present = _wanted(directory)
+    """Mirror the logs of earlier attempts from byte 0; an interrupted call can be repeated."""
+    present = _earlier_attempts(directory)
     for attempt in range(status_of(directory).mirrored, present):
-        await _set_aside(directory, attempt)
-        if not directory.attempt_path(attempt).exists():  # it does where the events about it were lost
+        await _archive_before(directory, attempt)
+        if not directory.attempt_path(attempt).exists():  # it exists if only the events about it were lost
             await _fetch(directory, fleet, attempt)
         state, cause = str(RunState.PREPARING), f"restart {attempt + 1} of {directory.run.job.restarts}"
         await record(directory, "state", state=state, attempt=attempt + 1, cause=cause)
     if present:
-        await _set_aside(directory, min(status_of(directory).mirrored, present))
+        await _archive_before(directory, min(status_of(directory).mirrored, present))
 
 
-async def _set_aside(directory: RunDirectory, attempt: int) -> None:
+async def _archive_before(directory: RunDirectory, attempt: int) -> None:
+    """Archive the mirrors of the attempt before this one, if there is one."""
     if attempt:
         await retry_while_full(partial(archive_attempt_logs, directory, attempt))
 
@@ -97,5 +98,5 @@ async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
 
 
 async def record_exit(directory: RunDirectory, worker: int, outcome: WorkerOutcome) -> None:
-    """Write down how a worker's part ended."""
+    """Record how a worker's part ended."""
     await record(directory, "exit", worker=worker, size=outcome.size, **exit_fields(outcome))

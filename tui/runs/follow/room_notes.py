@@ -1,6 +1,6 @@
-"""Notes on the room on a worker's disk: changes that follow each other are noted ever more rarely.
+"""Notes about the room on a worker's disk: the more changes a worker reports, the more rarely they are noted.
 
-A worker may report any number of changes; each note takes room on the disk here.
+A worker may report any number of changes, and each note takes room on the disk here.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""Least time between the first two notes, and its limit: it doubles with each note."""
+"""Least time between the first two notes, and its upper limit: it doubles with each note."""
 ROOM = "room"
 ROOM_TEXTS = {
     "full": "the disk of this worker is full: the job waits in its write, nothing is lost",
     ROOM: "there is room on the disk of this worker again: the job goes on",
 }
-"""What each word of a worker means."""
+"""The text of a note for each word of a worker."""
 
 
 class RoomNotes:
-    """Notes on one worker's room; `close` them when it is no longer followed."""
+    """Notes about the room on one worker's disk; `close` them when the worker is no longer followed."""
 
     def __init__(self, directory: RunDirectory, worker: int) -> None:
         self._directory = directory
@@ -34,7 +34,7 @@ class RoomNotes:
         self._noting: asyncio.Future[None] | None = None
 
     async def report(self, room: str) -> None:
-        """Note what the worker says of its room if that has changed, once however often it is followed anew."""
+        """Note whether there is room, if that has changed; a new follower does not repeat the note on record."""
         if not self._noted:
             self._noted = self._newest = self._room_on_record()
         self._changes += room != self._newest
@@ -51,7 +51,7 @@ class RoomNotes:
         return ROOM
 
     async def _note(self) -> None:
-        """Note the newest change, and go on for as long as there is another one after the pause."""
+        """Note the newest change, and after each pause the next one, until there is none."""
         while self._newest != self._noted:
             left_out, self._changes, self._noted = self._changes - 1, 0, self._newest
             more = f" ({left_out} changes before it are left out)" if left_out else ""

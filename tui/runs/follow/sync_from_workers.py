@@ -1,4 +1,4 @@
-"""Record the workers' answers about a run without a keeper here: they know its state best."""
+"""Record the workers' answers about a run that has no keeper here: they know its state best."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 Answers = Mapping[int, "Answer | None"]
-"""What each worker that was asked says of a run; None where it knows no such run."""
+"""The answer of each worker that was queried about a run; None where it does not know the run."""
 _NOT_BEGUN = (RemoteState.NOTHING, RemoteState.UNDECIDED, RemoteState.ABORTED)
-_HAD_ITS_TIME = (RemoteState.ENDED, RemoteState.LOST)
+_HAS_RUN = (RemoteState.ENDED, RemoteState.LOST)
 
 
 async def query_workers(run: Run, fleet: Fleet, *, timeout_s: float | None = None) -> Answers:
@@ -41,12 +41,12 @@ async def query_workers(run: Run, fleet: Fleet, *, timeout_s: float | None = Non
 
 
 def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
-    """Record that the run began, which of its parts ended and how, and that a person stopped it.
+    """Record that the run began, how its parts ended, and that a person stopped it, where the workers report so.
 
-    This needs an answer from every worker about the same attempt, the one known here or a later one, and every worker
-    must have begun it, or none may still be running it. Other states, such as an interrupted launch or a restart in
-    progress, are left to a keeper; nothing is recorded while one is alive. A run that was given up as lost continues,
-    or has ended, once workers that were unreachable report so.
+    This needs an answer from every worker about the same attempt, the one known here or a later one. Either every
+    worker has begun the attempt, or none may be running it. Other states, such as an interrupted launch or a restart
+    in progress, are left to a keeper; nothing is recorded while there is one. A run that was given up as lost
+    continues, or has ended, once workers that were unreachable report so.
     """
     status = status_of(directory)
     workers = [part.worker for part in status.workers]
@@ -60,13 +60,13 @@ def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
         return
     states = {index: parse_state(answer) if answer else RemoteState.NOTHING for index, answer in answers.items()}
     has_begun = not any(state in _NOT_BEGUN for state in states.values())
-    # A further attempt of which nothing is there yet may still be made, by a keeper that takes over.
-    was_there = not attempt or any(state in _HAD_ITS_TIME for state in states.values())
-    over = was_there and not any(state.may_run for state in states.values())
+    # A restart that has left nothing on any worker may still be launched, by a keeper that takes over.
+    was_launched = not attempt or any(state in _HAS_RUN for state in states.values())
+    is_over = was_launched and not any(state.may_run for state in states.values())
     has_come_back = status.state.is_over and RemoteState.NOTHING not in states.values()
-    if not (has_begun or over) or (status.state.is_over and not has_come_back):
+    if not (has_begun or is_over) or (status.state.is_over and not has_come_back):
         return
-    with suppress(OSError):  # what cannot be written here is asked for again
+    with suppress(OSError):  # the workers are queried again later
         claim = DirectoryLock.take(directory)
         if claim is None:
             return
@@ -96,8 +96,8 @@ def _note(
 
 
 def _note_beginning(directory: RunDirectory, later: bool, states: Mapping[int, RemoteState]) -> None:
-    """Note that the attempt known here has begun: one that another followed has, too."""
-    if later or any(state in _HAD_ITS_TIME or state.may_run for state in states.values()):
+    """Note that the attempt known here has begun, which is certain if it was followed by a later one."""
+    if later or any(state in _HAS_RUN or state.may_run for state in states.values()):
         started = [index for index, state in states.items() if state is not RemoteState.NOTHING]
         directory.append_phases(sorted(started), phase="confirm", status="done", detail="found")
         directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)

@@ -1,1 +1,1 @@
-"""Problems of a live run: unreachable workers, stalls, slow cores, lost slices."""
+"""Detect problems of a live run: unreachable workers, stalls, slow cores, lost slices."""

@@ -1,7 +1,7 @@
-"""The local pod of a run: the run ends with it, so the keeper watches whether it is alive.
+"""Watch the local pod of a run, with which the run ends.
 
-The pod writes its id and its process into the profile `local` of the same home. Its guardian removes that file before
-anything else, however the pod ends.
+The pod writes its id and its process into the profile `local` of the same home. However the pod ends, its guardian
+removes that file first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLL_INTERVAL_S = 0.25
 
 
 class LocalPodWatch:
-    """Watches the local pod that a run was launched on; `pod` is its id."""
+    """Watches the local pod on which a run was launched; `pod` is its id."""
 
     def __init__(self, path: Path, pod: str) -> None:
         self.pod = pod
@@ -31,7 +31,7 @@ class LocalPodWatch:
 
     @classmethod
     def for_run(cls, directory: RunDirectory) -> LocalPodWatch | None:
-        """Return the watch for a run of the profile `local`; None where no pod is on record."""
+        """Return the watch for a run of the profile `local`; None if no pod is on record."""
         home = directory.path.parent.parent
         pod = next(_recorded_pods(directory), None) or _pod_of(_read(home))
         return cls(profile_path(home, LOCAL_PROFILE), pod) if pod else None

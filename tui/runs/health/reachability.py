@@ -1,4 +1,4 @@
-"""Which workers of a run are reachable and write, and how long an unreachable one is waited for."""
+"""Track which workers of a run are reachable and write, and for how long to retry an unreachable one."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from tui.runs.keeper_timeouts import KeeperTimeouts
 
 RETRY_OTHERS_AFTER_S = 2.0
-"""The other workers are tried so soon after one came back: the network here may work again."""
+"""Seconds after which the other workers are retried once one is reached again: the network here may work again."""
 SAME_OUTAGE_WINDOW_S = 60.0
-"""Workers lost within this window were lost together, as likely by this machine's network as by themselves."""
+"""Workers lost within this many seconds were lost together, perhaps because of this machine's network."""
 
 
 class Reachability:
@@ -33,7 +33,7 @@ class Reachability:
         self._change: asyncio.Future[None] | None = None
 
     def mark_reachable(self, worker: int) -> None:
-        """Note that the worker answered, or that bytes of its log came."""
+        """Note that the worker answered, or that bytes of its log arrived."""
         self._last_seen[worker] = _now()
         if self._out.pop(worker, None) is not None:
             self._returns += 1
@@ -57,13 +57,13 @@ class Reachability:
         self._notify()
 
     def give_up(self, why: str | None, workers: Iterable[int] = ()) -> None:
-        """Note that unreachable workers, or only those named, will not come back (None: they may after all)."""
+        """Note why the unreachable workers, or only those named, will never return (None: they may return)."""
         if (why, frozenset(workers)) != (self._gone_reason, self._gone):
             self._gone_reason, self._gone = why, frozenset(workers)
             self._notify()
 
     def gone_reason(self, worker: int) -> str | None:
-        """Return why a worker will never answer again, where that is known."""
+        """Return why a worker will never return; None if that is not known."""
         return self._gone_reason if not self._gone or worker in self._gone else None
 
     def has_ended(self, worker: int) -> bool:
@@ -79,7 +79,7 @@ class Reachability:
         return _now() - self._out[worker] if worker in self._out else 0.0
 
     def seconds_silent(self, worker: int) -> float:
-        """Return for how long a worker has written nothing, at most since the first call; 0 for an unreachable one.
+        """Return the seconds since a worker wrote or this was first called; 0 for an unreachable worker.
 
         The time begins anew once an unreachable worker is reached again.
         """
@@ -90,27 +90,27 @@ class Reachability:
 
     @property
     def all_unreachable(self) -> list[int]:
-        """Return the unreachable workers in the order of their loss, those given up among them."""
+        """Return the unreachable workers in the order of their loss, including those given up."""
         return sorted(self._out, key=lambda worker: self._out[worker])
 
     @property
     def unreachable(self) -> list[int]:
-        """Return the unreachable workers that are still tried."""
+        """Return the unreachable workers that are still retried."""
         return [worker for worker in self.all_unreachable if worker not in self._ended]
 
     def patience_for(self, worker: int) -> float:
         """Return for how many seconds a worker may stay unreachable before it is given up.
 
-        Without limit while the session of another one is open. Where others answered after it was lost, so that the
-        network here works, for less time than where all were lost together.
+        While the session of another worker is open, only `limit_s` counts. If others answered after this one was
+        lost, so that the network here works, the limit is `gone_after`; if all were lost together, `lost_after`.
         """
         if self.gone_reason(worker) is not None:
             return 0.0
         others = [other for other in self._last_seen if other != worker]
         if any(other not in self._out and other not in self._ended for other in others):
             return self.limit_s
-        apart = any(self._was_reached_after(other, worker) for other in others)
-        return min(self.limit_s, self._timeouts.gone_after if apart else self._timeouts.lost_after)
+        network_works = any(self._was_reached_after(other, worker) for other in others)
+        return min(self.limit_s, self._timeouts.gone_after if network_works else self._timeouts.lost_after)
 
     def _was_reached_after(self, other: int, worker: int) -> bool:
         since = self._out.get(worker, math.inf)
@@ -120,9 +120,9 @@ class Reachability:
         return self._last_seen[other] > since and not together
 
     async def wait_before_retry(self, worker: int, seconds: float) -> bool:
-        """Wait before a lost worker is tried again; return False to give it up.
+        """Wait before a lost worker is retried; return False to give it up.
 
-        A change of the limit counts at once: at its end there is one more try, and none after that.
+        A change of the limit takes effect at once. When the limit is reached, there is one last try.
         """
         if self.seconds_unreachable(worker) >= self.patience_for(worker):
             return False

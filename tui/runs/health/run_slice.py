@@ -1,4 +1,4 @@
-"""The slice that a run was launched on, as its source knows it now."""
+"""The slice on which a run was launched, as its source reports it now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tui.runs.record.run_status import status_of
 from tui.settings import Settings, load
 
 API_TIMEOUT_S = 25.0
-"""Timeout of a query, for which the explanation of a failure waits."""
+"""Timeout of a query; the explanation of a failure waits for it."""
 
 
 class RunSlice:
@@ -33,7 +33,7 @@ class RunSlice:
         return await self._open().find(run.slice, run.zone or "")
 
     async def explain_losses(self, slice_: Slice) -> dict[int, str]:
-        """Return why single workers lost their machines, as far as the source knows. Never raises for the API."""
+        """Return why single workers lost their machines, where the source knows; an error of the API is ignored."""
         run = self._directory.run
         lost = lost_workers(run, slice_)
         if not lost:
@@ -60,7 +60,7 @@ class RunSlice:
 
 
 def slice_settings(directory: RunDirectory) -> Settings:
-    """Return the settings that lead to a run's slice. Raises UsageError for a profile that is gone or broken."""
+    """Return the settings with which a run's slice is reached. Raises UsageError for a missing or broken profile."""
     run = directory.run
     flags = {"profile": run.profile, "project": run.project, "zone": [run.zone] if run.zone else None}
     settings = load({name: value for name, value in flags.items() if value})

@@ -1,4 +1,4 @@
-"""Diagnosis of workers that do not answer, from their slice as its source reports it. Pure.
+"""Diagnose why workers do not answer, from their slice as its source reports it. Pure.
 
 Source: Cloud TPU API v2 reference (`Node.State`, `Node.Health`, `QueuedResourceState.State`) and "Manage TPUs".
 """
@@ -16,28 +16,28 @@ from tui.pod.worker import Worker
 from tui.text.printable import one_line
 
 _PREEMPTED = ("PREEMPTED", "SUSPENDING", "SUSPENDED", "WAITING_FOR_RESOURCES")
-"""The first is a node's state, the others those of a queued resource whose node was taken away."""
+"""The first is a state of a node, the others are states of a queued resource whose node was taken away."""
 _BEING_DELETED = ("DELETING", "HIDING", "HIDDEN")
 _REPAIRED = ("REPAIRING", "RESTARTING", "REIMAGING")
 _COMING = ("CREATING", "STARTING", "UNHIDING", "ACCEPTED", "PROVISIONING")
 _MAINTENANCE = "UNHEALTHY_MAINTENANCE"
 _LONGEST = 300
 _ENDING = ("PREEMPTED", "STOPPED", "STOPPING", "RECREATING", "DELETING")
-"""States of a single machine after which nothing runs there any more."""
+"""States of a single machine in which nothing runs there any more."""
 _NAMED = 4
-"""Lost workers that a diagnosis names."""
+"""Limit on the lost workers that a diagnosis names."""
 
 
 @dataclass(frozen=True)
 class SliceDiagnosis:
-    """The reason why workers of a slice do not answer, as far as the API knows."""
+    """The reason why workers of a slice do not answer, according to the API."""
 
     kind: str
     """`deleted replaced lost preempted terminated stopped maintenance unhealthy changing ready unknown`."""
     text: str
-    """The sentence; for `ready` it says that the slice is fine."""
+    """The reason as a sentence; for `ready` it says that the slice is fine."""
     is_final: bool = False
-    """Whether the job there has ended for good: no unreachable worker will answer again by itself."""
+    """Whether the job has ended for good, because no unreachable worker will answer again by itself."""
     remedy: str = ""
     lost: frozenset[int] = frozenset()
     """The workers whose machines are gone, where the others' are not."""
@@ -49,10 +49,9 @@ class SliceDiagnosis:
 
 
 def lost_workers(run: Run, slice_: Slice) -> list[Worker]:
-    """Return the run's workers whose machines the slice no longer has, where they are replaced one by one.
+    """Return the run's workers whose machines are gone, in a slice whose machines are replaced one by one.
 
-    Another machine may have a worker's name meanwhile. A worker whose machine is being stopped or made anew is one of
-    them.
+    A new machine may have a worker's name. A worker whose machine is being stopped or recreated is lost, too.
     """
     now = {worker.instance: worker for worker in slice_.workers}
     ending = {symptom.worker_id for symptom in slice_.symptoms if symptom.symptom_type in _ENDING}
@@ -71,7 +70,7 @@ def lost_workers(run: Run, slice_: Slice) -> list[Worker]:
 def diagnose(run: Run, slice_: Slice | None, reasons: Mapping[int, str] | None = None) -> SliceDiagnosis:
     """Diagnose the run's slice; None means that the slice no longer exists.
 
-    `reasons` say why single workers lost their machines (`was preempted`), as far as that is known.
+    `reasons` say why single workers lost their machines (`was preempted`), where that is known.
     """
     again = f"{_create_again(run, slice_)} makes it again"
     if run.source == INSTANCE_GROUP:
@@ -110,7 +109,7 @@ def diagnose(run: Run, slice_: Slice | None, reasons: Mapping[int, str] | None =
 
 
 def _diagnose_losses(run: Run, slice_: Slice, lost: Sequence[Worker], reasons: Mapping[int, str]) -> SliceDiagnosis:
-    """Return the diagnosis of a slice that lost some of a run's machines, each with its reason."""
+    """Return the diagnosis of a slice that lost some of a run's machines, with the reason for each."""
     now = {worker.instance: worker for worker in slice_.workers}
     states = {symptom.worker_id: symptom.symptom_type for symptom in slice_.symptoms}
 
@@ -136,7 +135,7 @@ def _diagnose_losses(run: Run, slice_: Slice, lost: Sequence[Worker], reasons: M
 
 
 def _create_again(run: Run, slice_: Slice | None) -> str:
-    """Return the command that makes the slice as it is now, and where the API knows it no more, as at the launch."""
+    """Return the command that makes the slice as it is now, or, if it is gone, as it was at the launch."""
     now = slice_ or Slice(run.slice)
     return create_command(
         run.slice,
@@ -148,7 +147,7 @@ def _create_again(run: Run, slice_: Slice | None) -> str:
 
 
 def _describe_symptoms(slice_: Slice) -> str:
-    """Return the API's own words: the description of the health and the symptoms of single workers."""
+    """Return the API's description of the slice's health and of single workers' symptoms."""
     parts = [slice_.health_description or ""]
     parts += [
         f"{symptom.symptom_type} on worker {symptom.worker_id} {symptom.details}".strip()

@@ -1,4 +1,4 @@
-"""The cloud's view of a run's slice, queried only while workers are unreachable, and less and less often."""
+"""Query the cloud about a run's slice while workers are unreachable, less and less often."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tui.text.ranks import format_workers
 
 FIRST_QUERY_PAUSE_S = 5.0
 LONGEST_QUERY_PAUSE_S = 120.0
-"""Pauses between two queries while workers stay unreachable: they grow from the one to the other."""
+"""The first and the longest pause between two queries while workers stay unreachable."""
 
 
 class SliceMonitor:
     """Queries the source of a run's slice; opens no connection before the first query.
 
-    Its answer becomes a `note` event with the diagnosis's kind in the field `slice` and `gone`, whether it is final;
-    `reachability` is informed as well. A run on machines of a hosts file has no API.
+    Each diagnosis becomes a `note` event: its field `slice` is the kind, and `gone` says whether it is final.
+    `reachability` is informed as well. Nothing is queried for a run on machines of a hosts file, which have no API.
     """
 
     def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
@@ -47,7 +47,7 @@ class SliceMonitor:
         return self.directory.run.zone is not None
 
     async def run(self) -> None:
-        """Query whenever a worker has been unreachable for a while, and again as long as it is."""
+        """Query once a worker has been unreachable for a while, and repeatedly as long as it is."""
         if not self.is_possible:
             return
         waits = backoff(FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S)
@@ -67,7 +67,7 @@ class SliceMonitor:
             await asyncio.sleep(next(waits))
 
     async def query(self) -> SliceDiagnosis | None:
-        """Query now; return None where the API does not answer. Never raises for the API."""
+        """Query now; return None if there is no API or it does not answer. Its errors are recorded, not raised."""
         if not self.is_possible:
             return None
         async with self._asking:
@@ -75,7 +75,7 @@ class SliceMonitor:
                 slice_ = await within(self._slice.find(), API_TIMEOUT_S)
             except TpuTuiError as error:
                 await self._record_once(
-                    "unknown", f"{self._source} could not be asked about the slice: {error.sentence}"
+                    "unknown", f"{self._source} could not be queried about the slice: {error.sentence}"
                 )
                 return None
             except asyncio.TimeoutError:

@@ -1,4 +1,4 @@
-"""Recovery of a run whose slice was taken away: wait for the slice and copy the run's code to its new machines."""
+"""Recover a run whose slice was taken away: wait for the slice, and copy the run's code to its new machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tui.ssh.sync.upload import send_bundle
 
 
 async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> Run | None:
-    """Wait for a healthy slice of the run's name and size; return the run with its workers and TPU Node's endpoints.
+    """Wait for a healthy slice of the run's name and size; return the run with that slice's workers and endpoints.
 
     Return None if there is none within `lost_after`.
     """
@@ -47,7 +47,7 @@ async def _find_ready_slice(run: Run, run_slice: RunSlice) -> Run | None:
         return None
     with_keys = await run_slice.with_host_keys(slice_)
     if any(old.host_keys and not new.host_keys for new, old in zip(with_keys.workers, run.workers, strict=True)):
-        return None  # a new machine has not booted yet: it publishes its keys when it has
+        return None  # a new machine publishes its keys only when it has booted
     workers = (
         replace(new, user=new.user or old.user) for new, old in zip(with_keys.workers, run.workers, strict=True)
     )

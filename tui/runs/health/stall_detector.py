@@ -1,8 +1,9 @@
-"""Runs that are alive and make no progress: silent workers, cores behind the others, losses that are not numbers.
+"""Detect live runs without progress: silent workers, cores behind the others, losses that are not numbers.
 
 A finding becomes a `note` event with the field `stall`: `silent`, `behind`, `slow` or `loss`, and `over` when it has
-passed; `workers` and `cores` list those concerned. Followers report what their mirrors grow by, and so who is silent.
-The cores are read from the newest lines of each worker only (`core_watch`), every `POLL_INTERVAL_S`.
+passed; `workers` and `cores` list those affected. Followers report whenever a mirror grows, which shows the silent
+workers. The cores' figures are read from the newest lines of each worker only (`core_watch`), every
+`POLL_INTERVAL_S`.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ if TYPE_CHECKING:
     from tui.runs.health.core_watch import CoreWatch
 
 POLL_INTERVAL_S = 10.0
-"""Time between two checks, shorter where a threshold is shorter than some of them."""
+"""Seconds between two checks; fewer if a threshold is only a few times as long."""
 LOAD_DELAY_S = 3.0
-"""A run that ends sooner loads nothing that reads logs."""
+"""Seconds before the modules that read logs are loaded; a run that ends sooner does not load them."""
 _POLLS_PER_THRESHOLD = 4
 _SHORTEST_POLL_INTERVAL_S = 0.1
 _CPU_SHARE = 0.005
-"""Checks that take more of a core are farther apart, up to `_MOST_STRETCHED` times, as the thresholds allow."""
+"""Share of a CPU that checks may take: if they take more, their interval grows, up to `_MOST_STRETCHED` times."""
 _MOST_STRETCHED = 6
 _CORE_WATCH = "tui.runs.health.core_watch"
 _LATE_PARSER = "tui.logs.dialects.grammar.names_and_values"
-"""What a line may need that the first lines do not; tpu-tui may have been replaced on disk by then."""
+"""A module that only later lines may need; by then tpu-tui may have been replaced on disk."""
 
 
 class StallDetector:
-    """Watches one attempt's mirrors for as long as its task runs."""
+    """Watches one attempt's mirrors while its task runs."""
 
     def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
         self.directory = directory
@@ -51,7 +52,7 @@ class StallDetector:
         self._concluded = False
 
     async def run(self) -> None:
-        """Check again and again."""
+        """Check repeatedly until the attempt is concluded."""
         shortest = min(self.timeouts.stalled_after, self.timeouts.behind_after) / _POLLS_PER_THRESHOLD
         await asyncio.sleep(min(LOAD_DELAY_S, max(_SHORTEST_POLL_INTERVAL_S, shortest)))
         await self._load_core_watch()
@@ -74,7 +75,7 @@ class StallDetector:
                     await self._cores.conclude()
 
     async def _load_core_watch(self) -> None:
-        """Load what reads logs in a thread: it takes 0.2 s of CPU, in which the workers' lines are read on."""
+        """Load, in a thread, the modules that read logs: this takes 0.2 s of CPU while lines keep arriving."""
         if self._cores is not None:
             return
         try:

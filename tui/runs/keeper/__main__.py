@@ -1,11 +1,11 @@
 """The keeper's process: `python -m tui.runs.keeper RUN_DIR`, started by `tui.runs.keeper.start`.
 
-It takes the run's lock, loads every module that it may need, answers one line, its pid, and goes to the background,
-where it runs the `RunLifecycle`. Where another keeper holds the lock, it answers that one's pid and ends.
+It takes the run's lock, loads every module that it may need, prints its pid as its only answer and goes to the
+background, where it runs the `RunLifecycle`. If another keeper holds the lock, it prints that keeper's pid and ends.
 
-Replacing tpu-tui on disk does not disturb a running keeper, because nothing of the package is imported after the
-answer but `tui.logs`, which watches the cores (`stall_detector`): that costs as much as all the rest and is loaded
-once a run has lasted a few seconds.
+Replacing tpu-tui on disk does not disturb a running keeper: after the answer, it imports one more package only,
+`tui.logs`, to watch the cores (`stall_detector`). That costs as much as everything else and is loaded once a run has
+lasted a few seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tui.settings import LOCAL_PROFILE
 from tui.text.printable import one_line
 
 LOCK_TIMEOUT_S = 15.0
-"""A command that brings the mirror of a run without a keeper up to date may hold the lock for so long."""
+"""Seconds for which a command that brings the mirror of a run without a keeper up to date may hold the lock."""
 REPORT_FORMATS = ("html", "md", "json", "csv", "txt")
 _SSH_MODULES = ("tui.ssh.connection", "tui.ssh.transport.login")
 _IAP_MODULES = ("tui.ssh.transport.iap_tunnel", "aiohttp")
@@ -57,7 +57,7 @@ _REPORT_MODULES = (
 
 
 def main(arguments: list[str]) -> int:
-    """Read the document, take the lock, answer, go to the background and keep the run."""
+    """Read the input, take the lock, answer, go to the background and keep the run."""
     collect_rarely()
     directory = RunDirectory.open(Path(arguments[0]))
     document = json.loads(sys.stdin.buffer.read() or b"{}")
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _load_modules(run: Run, document: Mapping[str, Any]) -> None:
-    """Load what the rest of the run may need and is not imported above."""
+    """Load the modules that the run may need later and that are not imported above."""
     for name in _SSH_MODULES:
         importlib.import_module(name)
     worker_script()
@@ -107,7 +107,7 @@ def _late_modules(run: Run, document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _go_to_background(lock: DirectoryLock) -> None:
-    """Fork and continue in the child, without input; the parent prints its pid once it has signed the lock."""
+    """Fork and continue in the child, without input; once it has signed the lock, its parent prints the pid."""
     reader, writer = os.pipe()
     child = os.fork()
     if child:
@@ -170,7 +170,7 @@ async def _write_report(directory: RunDirectory, folder: str) -> list[str]:
 
 
 def _record_fault(directory: RunDirectory, error: Exception) -> None:
-    """Record a programming error of the keeper, which would otherwise be in keeper.log only."""
+    """Record a programming error of the keeper, which would otherwise only be in keeper.log."""
     with suppress(Exception):
         fault = one_line(f"{type(error).__name__}: {error}")
         directory.append_event(

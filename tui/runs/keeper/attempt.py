@@ -1,4 +1,4 @@
-"""One attempt of a run in its keeper: launch it or take it over, follow it to the last byte, and conclude."""
+"""One attempt of a run in its keeper: launch it or take it over, follow it to its last byte, and conclude it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class Attempt:
     """One attempt of a run, as a keeper carries it out.
 
-    `launching`: the attempt has to be launched. Without `spec` the workers use what an earlier launch sent them.
+    `launching`: the attempt has yet to be launched. Without `spec`, the workers use what an earlier launch sent them.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Attempt:
         self._watcher: StallDetector | None = None
 
     async def run(self) -> AttemptResult | None:
-        """Run the whole attempt; return None when its end is on record. Cancelled: the run is left as it is."""
+        """Run the whole attempt; return its result, None if it is on record. If cancelled, leave the run as it is."""
         self._run_in_background(complete_requested_stop(self.directory, self.fleet, self.outcomes))
         try:
             ended = await (self.starter.launch() if self.launching else self.starter.take_over())
@@ -90,7 +90,7 @@ class Attempt:
             await self.slice_monitor.close()
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something in the background, at most until this attempt ends."""
+        """Run `work` in the background, at most until this attempt ends."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(_log_exception)
@@ -100,7 +100,7 @@ class Attempt:
         self._run_in_background(self._watcher.run())
 
     async def _follow(self) -> AttemptResult | None:
-        """Mirror every worker to its end, acting on a failure; return None when the end is on record."""
+        """Mirror every worker to its end, acting on a failure; return the result, None if it is on record."""
         before = status_of(self.directory)
         self._was_over = before.state.is_over
         self._run_in_background(self.slice_monitor.run())
@@ -154,7 +154,7 @@ class Attempt:
             self._run_in_background(self.failure_handler.handle_failure())
 
     async def _follow_to_end(self, index: int) -> WorkerOutcome:
-        """Follow one worker to its end and record it; a worker that was given up has not ended."""
+        """Follow one worker to its end and record that end, or that the worker was given up."""
         follower = Follower(
             self.directory,
             self.fleet,
@@ -173,7 +173,7 @@ class Attempt:
         return outcome
 
     def _recorded_outcome(self, before: WorkerStatus) -> WorkerOutcome | None:
-        """Return the outcome that an earlier keeper recorded, where the mirror is as long as it says."""
+        """Return the outcome that an earlier keeper recorded, if the mirror has the recorded size."""
         with suppress(OSError):
             if before.size is not None and self.directory.log_path(before.worker).stat().st_size == before.size:
                 return WorkerOutcome(
@@ -213,14 +213,14 @@ class Attempt:
         return AttemptResult(state, cause, remedy=remedy)
 
     def _stop_came_late(self) -> bool:
-        """Return whether every part ended by itself, for good, before the stop reached it."""
+        """Return whether every part ended by itself before the stop reached it, and no restart is left."""
         ended = all(outcome.recorded and not outcome.stopped for outcome in self.outcomes.values())
         restarts = self.directory.run.job.restarts
         again = self.attempt < restarts and any(has_failed(outcome) for outcome in self.outcomes.values())
         return ended and not again
 
     def _lost(self, status: RunStatus, lost: dict[int, WorkerOutcome]) -> AttemptResult:
-        """Return the end of a run of which some workers were given up."""
+        """Return the result of an attempt of which some workers were given up."""
         diagnosis = self.slice_monitor.diagnosis
         if diagnosis is not None and diagnosis.is_final:
             cause = f"{diagnosis.text}; with it {format_workers(lost)}"

@@ -1,4 +1,4 @@
-"""The start of an attempt: launch it and undo a launch that fails, or take over what an earlier keeper left."""
+"""Start an attempt: launch it and undo a launch that fails, or take over what an earlier keeper left."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tui.text.ranks import format_workers
 
 @dataclass(frozen=True)
 class AttemptResult:
-    """The end of an attempt, for its last `state` event, unless the run is restarted."""
+    """The end of an attempt; the fields of its last `state` event, unless the run is restarted."""
 
     state: RunState
     cause: str | None
@@ -43,7 +43,7 @@ class AttemptResult:
 
 
 class AttemptStarter:
-    """Starts one attempt. Without `spec` the workers use what an earlier launch sent them."""
+    """Starts one attempt. Without `spec`, the workers use what an earlier launch sent them."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class AttemptStarter:
         self.spec = spec
         self.attempt = attempt
         self.sessions: dict[int, WorkerSession] = {}
-        """The sessions of a successful launch: each continues with its worker's log."""
+        """The sessions of a successful launch; each continues as the follower of its worker's log."""
 
     async def launch(self) -> AttemptResult | None:
-        """Launch the gang; return the result where it does not run, None where it does."""
+        """Launch the gang; return the result if the launch failed or was stopped, None if the gang runs."""
         spec = self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access)
         gang = Gang(
             self.directory,
@@ -107,7 +107,7 @@ class AttemptStarter:
         return None
 
     async def _is_stopped_by(self, error: TpuTuiError) -> bool:
-        """Return whether a person's stop is the cause of an error: it may reach workers before the keeper."""
+        """Return whether a person's stop caused an error; record a stop that reached workers before the keeper."""
         if not self._is_to_stop and isinstance(error, RunStoppedError):
             await record_remote_stop(self.directory)
         return self._is_to_stop
@@ -117,7 +117,7 @@ class AttemptStarter:
         return status_of(self.directory).is_stopped_by_person
 
     async def _undo(self, gang: Gang, error: TpuTuiError | None) -> AttemptResult:
-        """Stop what a failed launch may have started, and record the culprit."""
+        """Stop what a failed or stopped launch may have started, and record the worker that failed."""
         cause = None if error is None else error.sentence
         if gang.passed_barrier:
             await record(self.directory, "state", state=str(RunState.STOPPING), cause=cause)
@@ -132,7 +132,7 @@ class AttemptStarter:
         return AttemptResult(state, cause, worker, error.remedy if error is not None else None)
 
     async def take_over(self) -> AttemptResult | None:
-        """Take over a run whose keeper is gone; return its result where there is nothing to follow."""
+        """Take over a run whose keeper is gone; return its result if there is nothing to follow."""
         status = status_of(self.directory)
         if status.state is RunState.PREPARING and self.attempt:
             await retry_while_full(partial(archive_attempt_logs, self.directory, self.attempt))
@@ -140,10 +140,10 @@ class AttemptStarter:
         return await self._continue() if status.state is RunState.PREPARING else None
 
     async def _continue(self) -> AttemptResult | None:
-        """Continue with what the workers have of the attempt; return its result where there is nothing to follow."""
-        asking = query_states(self.directory.run, self.fleet, self.attempt)
+        """Continue with what the workers have of the attempt; return its result if there is nothing to follow."""
+        query = query_states(self.directory.run, self.fleet, self.attempt)
         try:
-            states = await within(asking, self.timeouts.lost_after)
+            states = await within(query, self.timeouts.lost_after)
         except asyncio.TimeoutError:
             limit = format_duration(self.timeouts.lost_after)
             return AttemptResult(RunState.LOST, f"the workers could not be queried about its launch for {limit}")
@@ -177,7 +177,7 @@ class AttemptStarter:
         return await self.launch()
 
     async def _stop_partial_run(self, missing: list[int]) -> None:
-        """Stop a run whose launch was interrupted during its confirmation: it runs on some workers only."""
+        """Stop a run whose launch was interrupted during its confirmation, so that it runs on some workers only."""
         if self._is_to_stop:
             await stop_everywhere(self.directory, self.fleet)
             return

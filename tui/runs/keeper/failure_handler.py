@@ -1,4 +1,4 @@
-"""The reaction to a failure: find out which worker failed first and why, and apply the run's policy to the others."""
+"""React to a failure: find out which worker failed first and why, and apply the run's policy to the others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tui.text.durations import format_duration
 from tui.text.ranks import format_workers
 
 _DRAINS = 3
-"""Drain periods to wait for the culprit while every failed worker only lost a partner."""
+"""Drain periods to wait for the first failure while every failed worker only lost a partner."""
 
 
 class FailureHandler:
@@ -53,7 +53,7 @@ class FailureHandler:
         self.timeouts = timeouts
 
     async def handle_failure(self) -> None:
-        """Wait for news of earlier failures, record the first one, and stop the other workers by policy."""
+        """Wait for reports of earlier failures, record the first failure, and stop the other workers by policy."""
         for _ in range(_DRAINS):
             if status_of(self.directory).stop_requested:
                 return
@@ -87,7 +87,7 @@ class FailureHandler:
     async def detect_remote_stop(self) -> None:
         """Record a stop from another machine, which is marked on the workers: stopped parts have not failed.
 
-        Nor have they succeeded, where a job exits with 0 when it is stopped.
+        They have not succeeded either, if a job exits with 0 when it is stopped.
         """
         if status_of(self.directory).stop_requested:
             return
@@ -99,7 +99,7 @@ class FailureHandler:
             await record_remote_stop(self.directory)
 
     async def record_first_failure(self) -> str | None:
-        """Record the first failure, once; return its cause, None without a failure."""
+        """Record the first failure, once; return its cause, None if there is no failure."""
         status = status_of(self.directory)
         if status.first_failure is not None:
             return status.cause
@@ -129,7 +129,7 @@ class FailureHandler:
         return cause
 
     async def _diagnose(self, first: int) -> SliceDiagnosis | None:
-        """Query the API where the failure could come from the machine rather than from the job."""
+        """Query the API if the machine rather than the job could have caused the failure."""
         if self.reachability.all_unreachable or is_unexplained(self.outcomes[first]):
             return await self.slice_monitor.query()
         return None

@@ -1,7 +1,7 @@
-"""The leader among the keepers of a run on several machines: the newest one applies the run's policies.
+"""Determine the leader among the keepers of a run on several machines: the newest one, which applies the policies.
 
 Each keeper leaves its number with every worker that it reaches. A keeper that finds another number there has been
-followed by a newer one, and only mirrors from then on, unless that one ignores a failure.
+succeeded by a newer keeper and only mirrors from then on, unless the newer one ignores a failure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tui.ssh.exec.script_protocol import Answer
 from tui.ssh.fleet import Fleet
 
 ATTEMPT_POLL_INTERVAL_S = 5.0
-"""Interval of queries whether the leader has launched the next attempt."""
+"""Seconds between two queries whether the leader has launched the next attempt."""
 
 
 class Leadership:
@@ -32,7 +32,7 @@ class Leadership:
         self._announced: set[int] = set()
 
     def mark_announced(self, indices: Iterable[int]) -> None:
-        """Note that these workers have the number already, which a launch brings along."""
+        """Note that these workers have the number already, because the launch sent it."""
         self._announced.update(indices)
 
     async def announce_to(self, index: int) -> None:
@@ -62,9 +62,9 @@ class Leadership:
         return {index: answer for index, answer in answers.items() if answer is not None}
 
     async def is_leader(self, attempt: int) -> bool:
-        """Return whether this keeper decides what happens after that attempt.
+        """Return whether this keeper decides what happens after an attempt.
 
-        No worker that had this keeper's number has another one by now, and none is at a later attempt.
+        It does unless a worker that had its number has another one by now, or any worker is at a later attempt.
         """
         answers = await self.query_workers()
         return not any(
@@ -74,9 +74,9 @@ class Leadership:
         )
 
     async def wait_for_other(self, attempt: int, timeout_s: float) -> bool | None:
-        """Wait until the leader, on another machine, begins the attempt; return whether it did.
+        """Wait until the leader, on another machine, begins the attempt; return True if it did.
 
-        Return False where the run was stopped, None where nothing happened for `timeout_s` seconds.
+        Return False if the run was stopped, None if nothing happened for `timeout_s` seconds.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         while asyncio.get_running_loop().time() < deadline:

@@ -32,9 +32,9 @@ from tui.text.durations import format_duration
 
 
 class RunLifecycle:
-    """All attempts of a run, launched (`spec`) or followed by this keeper, and the actions after the last one.
+    """All attempts of a run that this keeper launches or follows, and the actions after the last one.
 
-    `pod` is the id of the local pod that the run is launched on.
+    `pod` is the id of the local pod on which the run is launched.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class RunLifecycle:
         self._pod = pod
 
     async def run(self) -> None:
-        """Keep the run until nothing is left to do. Cancelled: the run is left as it is."""
+        """Keep the run until nothing is left to do. If cancelled, leave the run as it is."""
         with suppress(OSError):
             self.directory.reserve_space()
         try:
@@ -77,7 +77,7 @@ class RunLifecycle:
         self.directory.release_space()
 
     async def _run_attempts(self) -> AttemptResult | None:
-        """Run as many attempts as the run may have; return the last result, None when that is on record already."""
+        """Run as many attempts as the run may have; return the last result, None if it is on record already."""
         launching: bool | AttemptResult = self.spec is not None
         if self.spec is None and (result := _result_before_recovery(self.directory)) is not None:
             launching = await self._wait_for_slice(result)
@@ -101,7 +101,7 @@ class RunLifecycle:
             launching = await (self._restart_on_new_slice(result) if is_gone else self._restart(result))
 
     async def _restart(self, result: AttemptResult) -> bool | AttemptResult:
-        """Get ready for the next attempt; return whether this keeper launches it, or how the run ended instead."""
+        """Prepare the next attempt; return whether this keeper launches it, or the result if the run ends instead."""
         pause = self.timeouts.pause_before(self.attempt)
         is_leader = await self.leadership.is_leader(self.attempt - 1)
         if not is_leader:
@@ -118,12 +118,12 @@ class RunLifecycle:
         return is_leader if stopped is None else stopped
 
     async def _restart_on_new_slice(self, result: AttemptResult) -> bool | AttemptResult:
-        """Get ready for the next attempt on a slice that was taken away."""
+        """Prepare the next attempt on a slice that was taken away."""
         stopped = await _prepare_restart(self.directory, self.attempt, result, 0)
         return stopped if stopped is not None else await self._wait_for_slice(result)
 
     async def _wait_for_slice(self, result: AttemptResult) -> bool | AttemptResult:
-        """Wait until the slice is there again with the run's code; return True, or how the run ended."""
+        """Wait until the slice is READY and has the run's code; return True, or the result if the run ends."""
         limit = format_duration(self.timeouts.lost_after)
         text = f"waiting for slice {self.directory.run.slice} to be READY again, for up to {limit}"
         await record(self.directory, "note", text=f"{text}. {result.remedy or ''}".strip(), waits_on_slice=True)
@@ -166,7 +166,7 @@ def _access(directory: RunDirectory, document: Mapping[str, Any]) -> Access:
 
 
 def _result_before_recovery(directory: RunDirectory) -> AttemptResult | None:
-    """Return the result of the attempt before, where an earlier keeper was killed while it waited for the slice."""
+    """Return the previous attempt's result if an earlier keeper was killed while it waited for the slice."""
     status = status_of(directory)
     notes = [event.get("waits_on_slice") for event in directory.events()[0] if event.kind == "note"]
     is_waiting = next((value for value in reversed(notes) if value is not None), False)
@@ -182,9 +182,9 @@ def _as_stopped(result: AttemptResult) -> AttemptResult:
 def may_restart(directory: RunDirectory, result: AttemptResult) -> bool:
     """Return whether a failed attempt is followed by another one.
 
-    The first launch must succeed: a job that cannot start at all fails at once. After that a launch that fails counts
-    as an attempt. A run on unreachable workers is not launched again, because it may still be running there, unless
-    the Cloud TPU API says that they are gone.
+    The first launch must succeed: if a job cannot start, the run fails at once. After that, a failed launch counts as
+    an attempt. A run on unreachable workers is not launched again, because it may still be running there, unless the
+    API reports that the machines are gone.
     """
     status = status_of(directory)
     started = status.started is not None
@@ -201,11 +201,11 @@ def may_restart(directory: RunDirectory, result: AttemptResult) -> bool:
 async def _prepare_restart(
     directory: RunDirectory, attempt: int, result: AttemptResult, pause: float
 ) -> AttemptResult | None:
-    """Archive the last attempt's logs and wait; return how the run ended if a person stops it first."""
+    """Archive the last attempt's logs and wait; return the result if a person stops the run first."""
     cause = f"restart {attempt} of {directory.run.job.restarts}: {result.cause}"
     await record(directory, "state", state=str(RunState.PREPARING), attempt=attempt, cause=cause)
     if pause:
-        # In a report, the whole pause is over.
+        # Worded for a report too, where the pause is in the past.
         await record(directory, "note", text=f"a pause of {format_duration(pause)} before restart {attempt}")
     await retry_while_full(partial(archive_attempt_logs, directory, attempt))
     with suppress(asyncio.TimeoutError):

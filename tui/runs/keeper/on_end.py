@@ -1,8 +1,8 @@
 """Carry out `--on-end`, once the last state of a run is on record.
 
 Every step is a `note` event with the field `on_end`; its `status` is started, done, failed, refused or, for progress,
-`_PROGRESS`. Each action is carried out at most once, as far as that can be known:
-`on_end_claim` sorts out copies of the directory, and a command whose keeper was killed is not started again.
+`_PROGRESS`. Each action is carried out at most once where that can be ensured: of several copies of a directory, one
+acts (`on_end_claim`), and a command whose keeper was killed is not started again.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ LOG_FILE = "on-end.log"
 """The output of the last command, in the run's directory."""
 ACTION_TIMEOUT_S = 600.0
 OTHER_RUNS_TIMEOUT_S = 30.0
-"""Timeout of the query whether another run is alive on a worker."""
+"""Timeout of the query for other live runs on a worker."""
 _INTERRUPTED = "it was started and its keeper ended meanwhile, so it may have been done"
 
 _PROGRESS = "told"
-"""The status that event files have always stored for progress."""
+"""The status of a note about progress, as stored in event files."""
 ReportWriter = Callable[[RunDirectory, str], Awaitable[list[str]]]
-"""Writes a run's report in every format, uploads it to a folder of a bucket where one is named; returns the files."""
+"""Writes a run's report in every format, uploads it if a folder of a bucket is given, and returns the files."""
 
 
 async def run_pending_actions(directory: RunDirectory, fleet: Fleet, write_report: ReportWriter) -> None:
-    """Carry out the pending actions; the failure of one does not keep the others from being carried out."""
+    """Carry out the pending actions, each regardless of whether others fail."""
     if never_began(directory):
         await record(directory, "note", text="nothing is done on end: the run never began")
     pending, started = pending_actions(directory), actions_with_status(directory, ("started",))
@@ -69,7 +69,7 @@ async def run_pending_actions(directory: RunDirectory, fleet: Fleet, write_repor
 
 
 async def _refusal(directory: RunDirectory, action: Action, fleet: Fleet) -> str:
-    """Return why the slice must not be taken away now; empty when there is no objection."""
+    """Return why an action must not be carried out now; empty if it may be."""
     if action.kind != "report" and slice_settings(directory).read_only:
         return "refused by --read-only"
     if not action.is_about_slice:
@@ -95,7 +95,7 @@ async def _diagnose(directory: RunDirectory) -> SliceDiagnosis:
 
 
 async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:
-    """Return another run that is alive on a reachable worker; empty where there is none."""
+    """Return another run that is alive on a reachable worker; empty if there is none."""
 
     async def living_runs(index: int) -> list[str]:
         try:

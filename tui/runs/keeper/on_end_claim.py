@@ -1,7 +1,7 @@
-"""The claim to carry out `--on-end`: of several copies of a run's directory, one acts.
+"""Claim the right to carry out `--on-end`, so that only one of several copies of a run's directory acts.
 
 Directories are copied, and restored from backups that are older than the end of the run. So a keeper that is about to
-act leaves the number of its directory with every worker first, and does not act where it finds another number.
+act first leaves the number of its directory with every worker, and does not act if it finds another number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tui.ssh.exec.script_protocol import parse_answers
 from tui.ssh.fleet import Fleet
 
 IDENTITY = "launched_from"
-"""Field of a launch's first event that identifies the directory it was launched from."""
+"""Field of a launch's first event that identifies the directory from which it was launched."""
 COPY_DELAY_S = 30.0
 """Head start of the original directory over a copy."""
 CLAIM_TIMEOUT_S = 30.0
@@ -28,18 +28,18 @@ _NUMBER_BYTES = 7
 
 
 def identity_of(directory: RunDirectory) -> str:
-    """Return what differs in a copy of the directory: its inode numbers."""
+    """Return the directory's inode numbers, which differ in a copy."""
     return f"{directory.path.stat().st_ino}-{(directory.path / EVENTS_FILE).stat().st_ino}"
 
 
 def is_copy(directory: RunDirectory) -> bool:
-    """Return whether it is not the directory that the run was launched from, as far as its events show."""
+    """Return whether, by its events, the run was launched from another directory."""
     identities = (event.get(IDENTITY) for event in directory.events()[0] if event.kind == "state")
     return next(filter(None, identities), None) not in (None, identity_of(directory))
 
 
 async def refusal_reason(directory: RunDirectory, fleet: Fleet) -> str:
-    """Claim `--on-end` for this directory; return why it must not act, empty where it may."""
+    """Claim `--on-end` for this directory; return why its keeper must not act, empty if it may."""
     copied = is_copy(directory)
     if copied:
         await asyncio.sleep(COPY_DELAY_S)
@@ -57,9 +57,9 @@ def _number(directory: RunDirectory) -> int:
 
 
 async def _claim_on_workers(directory: RunDirectory, fleet: Fleet) -> list[int]:
-    """Return the number that each reachable worker now holds: the first one that it was given.
+    """Return the number that each reachable worker now holds: the first one that it received.
 
-    Of a slice that is gone no worker answers; of a group that lost single VMs, the others do.
+    On a slice that is gone, no worker answers; in a group that lost single VMs, the others do.
     """
     status = status_of(directory)
     if status.slice_is_gone and directory.run.source != INSTANCE_GROUP:

@@ -1,8 +1,8 @@
-"""Start the keeper of a run, where it has none.
+"""Start the keeper of a run that has none.
 
 The keeper is a separate process, `python -m tui.runs.keeper RUN_DIR` (`__main__.py`). It reads a JSON document on
 standard input: `{"spec": …}` to launch, `{"access": …}` to follow a run that was launched before, `{}` to do that
-with the settings of the run's profile. Secrets exist in the document and in that process's memory only.
+with the settings of the run's profile. Secrets exist only in the document and in that process's memory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
 
 _LOG_TAIL_BYTES = 400
-"""The end of keeper.log in which a reason is looked for when no keeper came up."""
+"""Bytes at the end of keeper.log in which the reason is searched if the keeper did not start."""
 
 
 def start_keeper(
@@ -42,11 +42,11 @@ def start_keeper(
     access: Access | None = None,
     timeouts: KeeperTimeouts | None = None,
 ) -> int:
-    """Start the run's keeper and return its pid, or the pid of the one that is running already.
+    """Start the run's keeper and return its pid, or the pid of a keeper that is running already.
 
     The keeper has a session of its own, no terminal and `/` as its working directory; its own messages go to
-    keeper.log. Without `spec` it follows the run and applies the policies in run.json. Raises TpuTuiError when no
-    keeper came up, and UsageError for a spec that could not run or a run that is only read.
+    keeper.log. Without `spec`, it follows the run and applies the policies in run.json. Raises TpuTuiError if the
+    keeper did not start, and UsageError for a spec that could not run or a run that is only read.
     """
     directory.require_own()
     document: dict[str, Any] = {}
@@ -103,7 +103,7 @@ async def ensure_keeper(directory: RunDirectory, access: Access, *, timeouts: Ke
     """Start a keeper for a run that has none and still needs one; return whether one was started.
 
     A run that is `lost` because its workers were unreachable needs one: it may still be running. Raises
-    StuckKeeperError where its keeper does not respond but holds the run's lock.
+    StuckKeeperError if its keeper does not respond but holds the run's lock.
     """
     attended = directory.keeper_status()
     if attended.alive or is_complete(directory):
@@ -119,7 +119,7 @@ def is_complete(directory: RunDirectory) -> bool:
     status = status_of(directory)
     if not status.is_whole or pending_actions(directory):
         return False
-    # A run that was discovered and stopped during its launch has no phases here: its exit codes show that it began.
+    # A run that was found on its workers and stopped during its launch has no phases here, but has exit codes.
     started = [part for part in status.workers if part.phase in ("start", "confirm") or part.exit_code is not None]
     return all(part.size is not None for part in started)
 

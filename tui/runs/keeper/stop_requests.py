@@ -1,4 +1,4 @@
-"""Requested stops, carried through: an unreachable worker is tried again until it confirms."""
+"""Carry out requested stops: an unreachable worker is retried until it confirms."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tui.runs.worker.stop import STOP_TIMEOUT_S, parts_of, record_answer, stop_w
 from tui.ssh.fleet import Fleet
 
 STOP_POLL_INTERVAL_S = 0.5
-"""Interval of checks for a request to stop."""
+"""Seconds between two checks for a request to stop."""
 GIVE_UP_AFTER_S = 600.0
-"""Unreachable workers are tried for so long when a launch has to be undone or a run is over."""
+"""Seconds for which unreachable workers are retried when a launch has to be undone or a run is over."""
 ABORT_GRACE_S = 5.0
-"""Grace for the jobs of a launch that failed after the barrier: they have hardly begun."""
+"""Grace in seconds for the jobs of a launch that failed after the barrier: they have hardly begun."""
 
 
 async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
     """Wait until a stop of the present attempt is requested; return the status that shows it."""
     offset = 0
     while True:
-        # A launch on many workers makes thousands of events, which a status would read one by one at each check.
+        # A launch on many workers writes thousands of events; reading them all for a status at each check is slow.
         is_requested, offset = directory.has_event(STOP_REQUESTED, offset)
         if is_requested and (status := status_of(directory)).stop_requested is not None:
             return status
@@ -40,14 +40,14 @@ async def record_remote_stop(directory: RunDirectory) -> None:
 async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: Container[int]) -> None:
     """Wait for a requested stop, by a person or by policy, and stop every worker that is not in `done`.
 
-    The command of a person's stop goes to the workers itself; those that it could not reach are stopped here later.
+    A person's stop command contacts the workers itself; workers that it could not reach are stopped here later.
     """
     status = await wait_for_stop_request(directory)
     by_person = status.is_stopped_by_person
     if by_person:
         await asyncio.sleep(status.stop_grace + STOP_TIMEOUT_S / 3)
 
-    async def insist(index: int) -> None:
+    async def stop_until_confirmed(index: int) -> None:
         waits = backoff()
         while index not in done:
             part = parts_of(directory).get(index)
@@ -58,7 +58,7 @@ async def complete_requested_stop(directory: RunDirectory, fleet: Fleet, done: C
                 return
             await asyncio.sleep(next(waits))
 
-    await asyncio.gather(*(insist(worker.index) for worker in directory.run.workers))
+    await asyncio.gather(*(stop_until_confirmed(worker.index) for worker in directory.run.workers))
 
 
 async def stop_everywhere(directory: RunDirectory, fleet: Fleet) -> list[int]:

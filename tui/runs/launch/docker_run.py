@@ -1,4 +1,4 @@
-"""A job in a container: the `docker run` that a worker executes, as torch_xla's xla_dist builds it."""
+"""Run a job in a container: the `docker run` that a worker executes, as torch_xla's xla_dist builds it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tui.pod.job_options import DEFAULT_CONTAINER, JobOptions
 from tui.pod.xrt_cluster import RESERVED_VARIABLES
 
 LABEL = "tpu-tui"
-"""Label of a run's container, by which the worker removes it: it is the daemon's process, not the run's."""
+"""Label by which a worker finds a run's container to remove it: its processes belong to Docker's daemon."""
 _ATTEMPT = "TPU_TUI_ATTEMPT"
 
 
@@ -29,8 +29,8 @@ def docker_words(
 ) -> list[str]:
     """Return the words that run a job in a container with these variables.
 
-    Values travel in the environment of `docker run`, not on its command line. Of the XRT runtime's variables the
-    container gets those that xla_dist passes: the others are for the server, which runs outside.
+    Values travel in the environment of `docker run`, not on its command line. Of the XRT runtime's variables, the
+    container gets those that xla_dist passes; the others are for the server, which runs outside the container.
     """
     passed = RESERVED_VARIABLES if job.runtime == "xrt" else tuple(runtime)
     names = dict.fromkeys((*passed, *env, *others, _ATTEMPT))

@@ -1,7 +1,7 @@
-"""The gang launch: connect, check, prepare, sync, one barrier, start, confirm; it ends up everywhere or nowhere.
+"""The gang launch: connect, check, prepare, sync, one barrier, start, confirm. The run starts on all workers or none.
 
-Each worker has one SSH session, which stays open until the launch is decided. What its worker does
-without the launcher is in worker.sh: unconfirmed jobs end themselves, at once when their connection closes.
+Each worker has one SSH session, which stays open until the launch is decided. What a worker does without the launcher
+is in worker.sh: an unconfirmed job ends itself, at once if its connection closes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tui.ssh.sync.bundle import Bundle, read_bundle
 from tui.ssh.sync.upload import code_directory, send_bundle
 
 _DECIDED = (RunStoppedError, AlreadyLaunchedError)
-"""Failures that explain the end of a launch better than those of the other workers."""
+"""Errors that explain the end of a launch better than other workers' errors."""
 _OTHER_FAILURES_S = 2.0
-"""Seconds in which other workers may fail too once one has, so that all of them are named."""
+"""Seconds to wait for further failures once one worker has failed, so that all of these workers are named."""
 
 
 class Gang:
-    """One launch over a fleet. `run` returns when every worker runs; else it raises, with nothing left undecided.
+    """One launch over a fleet. `run` returns once the job runs on every worker; otherwise it raises.
 
-    The sessions of a launch that came about stay open, each with its worker's log to follow.
+    The sessions of a successful launch stay open, each as the follower of its worker's log.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class Gang:
         again: bool,
         keeper: int,
     ) -> None:
-        """`again`: the keeper never knew the job's secrets, so the workers use what they were sent before.
+        """Set up. `again`: the keeper does not know the job's secrets, so the workers use what they received before.
 
         `keeper` is the launching keeper's number, which a first attempt leaves with the workers.
         """
         self.directory = directory
-        # A further attempt runs the very code of the first one, which lies on the workers already.
+        # A restart runs the same code as the first attempt, which is already on the workers.
         self.spec = spec if attempt == 0 else replace(spec, run=directory.run, sync=None)
         self.attempt = attempt
         self.again = again
@@ -70,7 +70,7 @@ class Gang:
     async def run(self) -> None:
         """Launch on every worker, or raise the first worker's error (LaunchError or WorkerError).
 
-        `passed_barrier` then says whether jobs may have been started, which must be stopped.
+        `passed_barrier` then says whether jobs may have started, which must be stopped.
         """
         timeouts = self.spec.timeouts
         try:
@@ -100,7 +100,7 @@ class Gang:
         return ""
 
     async def _run_preflight(self) -> None:
-        """Check the workers before anything is left on them, if the spec asks for it; once per run."""
+        """Check the workers before anything is left on them, if the spec says so; only for a run's first attempt."""
         if self.spec.preflight is not None and self.attempt == 0:
             from tui.runs.launch.preflight import run_preflight
 
@@ -109,7 +109,7 @@ class Gang:
             self._phase_of_all("check", "done")
 
     async def _ask(self, index: int, call: Call) -> list[Answer]:
-        """Make a check's call in the session that the worker's launch goes on in."""
+        """Make a check's call in the session in which the worker's launch then continues."""
         session = WorkerSession(self.fleet.workers[index], await self.fleet.process(index, call.command_of_two))
         try:
             answers = await session.answers_to(call)
@@ -120,7 +120,7 @@ class Gang:
         return answers
 
     async def _read_tree(self) -> None:
-        """Read the tree to sync, once, and note its hash in run.json here and on every worker."""
+        """Read the tree to sync, and note its hash in run.json here and on every worker."""
         if self.spec.sync is not None:
             self._bundle = await asyncio.to_thread(read_bundle, self.spec.sync)
             self.spec = replace(self.spec, run=replace(self.spec.run, code_hash=self._bundle.tree.hash))
@@ -235,16 +235,16 @@ class Gang:
 
         self._phase_of_all(phase, "started")
         tasks = {asyncio.ensure_future(run_step(worker)): worker for worker in self.spec.run.workers}
-        everybody = asyncio.ensure_future(_all_or_first_failure(tasks, timeout))
-        futures: set[asyncio.Future[Any]] = {everybody, self._lost}
+        all_steps = asyncio.ensure_future(_all_or_first_failure(tasks, timeout))
+        futures: set[asyncio.Future[Any]] = {all_steps, self._lost}
         try:
             await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            everybody.cancel()
-            await asyncio.wait({everybody})
+            all_steps.cancel()
+            await asyncio.wait({all_steps})
         if self._lost.done():
             raise self._lost.result()
-        for task in everybody.result():
+        for task in all_steps.result():
             late = _late(phase, tasks[task], timeout, self.spec.run)
             self._failed(tasks[task], phase, late)
             failures.append(late)
@@ -263,7 +263,7 @@ def _late(phase: str, worker: Worker, timeout: float, run: Run) -> WorkerError:
 
 
 async def _all_or_first_failure(tasks: Collection[asyncio.Task[None]], timeout: float) -> list[asyncio.Task[None]]:
-    """Wait for all, after a first failure only for a moment; cancel and return those that exceed `timeout`."""
+    """Wait for all tasks, after a first failure only for a moment; cancel and return those that exceed `timeout`."""
     late: list[asyncio.Task[None]] = []
     try:
         done, pending = await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_EXCEPTION)

@@ -1,4 +1,4 @@
-"""What a worker runs: the job's environment and command as one piece of sh, exact to the byte."""
+"""Build what a worker runs: the job's environment and command as a piece of sh, exact to the byte."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tui.runs.launch.docker_run import LABEL, docker_words
 MAX_ARGUMENT_BYTES = 128 * 1024
 """Bytes at which Linux refuses one argument or `K=V` (MAX_ARG_STRLEN, its final NUL included)."""
 MAX_TOTAL_BYTES = 2 * 1024 * 1024 - 128 * 1024
-"""Bytes that arguments and environment may have together (a quarter of the usual stack, less what logins add)."""
+"""Limit in bytes on arguments and environment together (a quarter of the usual stack, less what logins add)."""
 _RUNTIMES = tuple(OPTIONS["runtime"].choices)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = ("TPU_TUI_RUN", "TPU_TUI_SLICE", "TPU_TUI_WORKER", "TPU_TUI_WORKERS", "TPU_TUI_COORDINATOR")
-"""The variables that give a job its place, and are always set; a user may know the number of cores better."""
+"""The variables that give a job its place and that users cannot set; they may set TPU_TUI_CORES."""
 _CONDA = """\
 tt_conda=$(command -v conda || :)
 for tt_w in "$CONDA_EXE" ~/miniconda3/bin/conda ~/miniforge3/bin/conda ~/anaconda3/bin/conda /opt/conda/bin/conda \
@@ -41,7 +41,7 @@ _DOCKER = """\
 
 
 def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None:
-    """Refuse what no worker could run. Raises UsageError naming the argument or variable."""
+    """Raise a UsageError that names the argument or variable for a job that no worker could run."""
     if not argv or not argv[0]:
         raise UsageError("nothing to run", remedy="give the command after `--`")
     if runtime not in _RUNTIMES:
@@ -66,12 +66,12 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
 
 
 def job_environment(run: Run, worker: Worker, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the job's variables on one worker; the user's take precedence except over tpu-tui's own names."""
+    """Return the job's variables on one worker; the user's take precedence except over those in `_OWN`."""
     return {**_defaults(run), **_runtime_environment(run, worker), **env, **_place(run, worker)}
 
 
 def xrt_cluster(run: Run) -> XrtCluster:
-    """Return the cluster that a run's workers form for the XRT runtime, with the TPU Node that they drive."""
+    """Return the cluster of a run's workers for the XRT runtime, with the TPU Node that they drive."""
     addresses = [_address(worker) for worker in run.workers]
     return XrtCluster(
         addresses,
@@ -83,10 +83,10 @@ def xrt_cluster(run: Run) -> XrtCluster:
 
 
 def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None = None) -> str:
-    """Return the sh text that the worker sources before it executes the job's words.
+    """Return the sh text that the worker sources before it executes the job's command.
 
-    `code` is the directory that the working tree was synced to; it is where the job starts unless the run names a
-    workdir (a relative one lies in it).
+    `code` is the directory to which the working tree was synced. The job starts there, or in the run's workdir,
+    which may be relative to it.
     """
     lines = [f"export {name}={shlex.quote(value)}" for name, value in job_environment(run, worker, env).items()]
     lines += [f"cd {_path(directory)} || exit 1" for directory in (code, run.job.workdir) if directory]
@@ -118,7 +118,7 @@ def _venv(path: str) -> str:
 
 
 def _path(path: str) -> str:
-    """Return the path as sh: a leading `~` is the worker's home, everything else is exact."""
+    """Return the path as a word of sh: a leading `~` is the worker's home, everything else is literal."""
     if path == "~":
         return '"$HOME"'
     if path.startswith("~/"):

@@ -17,7 +17,7 @@ from tui.runs.launch.phases import PhaseTimeouts
 from tui.settings import Settings
 
 _SLICE_FIELDS = ("runtime_version", "source", "network")
-"""What checks need of a slice that run.json does not hold."""
+"""Fields of a slice that checks need and run.json does not hold."""
 _PYTHON = "python"
 
 
@@ -30,7 +30,7 @@ class LaunchRequest:
     name: str | None = None
     sync: Path | None = None
     preflight: bool = False
-    """Whether the keeper checks the workers first, and does not launch where a check fails."""
+    """Whether the keeper checks the workers first, and does not launch if a check fails."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
 
@@ -39,16 +39,16 @@ def check_request(request: LaunchRequest) -> None:
     if not request.job.argv:
         raise UsageError("no command to launch", remedy="tpu-tui launch SLICE -- COMMAND …")
     if request.job.restarts < 0:
-        raise UsageError(f"--restarts {request.job.restarts}", why="a run cannot be restarted less than never")
+        raise UsageError(f"--restarts {request.job.restarts}", why="the number of restarts cannot be negative")
     if request.sync and not request.sync.is_dir():
-        raise UsageError(f"{request.sync} is no directory", remedy="--sync takes the directory to copy")
+        raise UsageError(f"{request.sync} is not a directory", remedy="--sync takes the directory to copy")
     if request.job.on_end:
         slice_ = request.slice_
         check_on_end(request.job.on_end, slice_.zone, workers=len(slice_.workers), source=slice_.source)
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
-    """Return the run with an id of its own; `slice_` is the request's with its workers' host keys."""
+    """Return a new run with a new id; `slice_` is the request's slice with its workers' host keys."""
     return Run(
         id=make_run_id(request.name or slice_.name),
         slice=slice_.name,
@@ -72,7 +72,7 @@ def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:
 
 
 def make_preflight(request: LaunchRequest, settings: Settings) -> Preflight:
-    """Return the checks that a request asks for."""
+    """Return how the workers are checked for a request."""
     fields = {name: getattr(request.slice_, name) for name in _SLICE_FIELDS}
     return Preflight(fields, settings.thresholds, wants_versions(request))
 
@@ -80,7 +80,8 @@ def make_preflight(request: LaunchRequest, settings: Settings) -> Preflight:
 def wants_versions(request: LaunchRequest) -> bool:
     """Return whether a request names an interpreter that is on the workers before the run's code is.
 
-    The one that every login finds is left to `check`: behind a version manager it takes longer than all else.
+    The interpreter that every login finds is left to `check`: with a version manager, it takes longer to start than
+    all other checks.
     """
     if request.job.docker_image:
         return False
@@ -90,7 +91,7 @@ def wants_versions(request: LaunchRequest) -> bool:
 
 
 def _comes_with_code(request: LaunchRequest) -> bool:
-    """Return whether the interpreter or the working directory lies in the tree that only the launch brings."""
+    """Return whether the interpreter or the working directory lies in the tree that the launch itself copies."""
     program = [path for path in request.job.argv[:1] if "/" in path]
     paths = [path for path in (request.job.venv, request.job.workdir, *program) if path]
     return request.sync is not None and any(not path.startswith(("/", "~")) for path in paths)

@@ -1,4 +1,4 @@
-"""The specification of a launch: the input of a keeper, its checks, and its text in a dry run."""
+"""The specification of a launch: a keeper's input, its validation, and its description for a dry run."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tui.text.printable import count_noun
 class Preflight:
     """How the keeper checks the workers before it launches (`tui.runs.launch.preflight`).
 
-    `slice` holds what the slice's source says and a run does not record, `thresholds` are a profile's. With
-    `versions`, each worker's interpreter is asked for the versions of the job's packages.
+    `slice` holds the fields of the slice that a run does not record, `thresholds` are a profile's. With `versions`,
+    each worker's interpreter is queried for the versions of the job's packages.
     """
 
     slice: Mapping[str, Any] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Preflight:
     versions: bool = False
 
     def slice_of(self, run: Run) -> Slice:
-        """Return the slice of a run, as far as the checks need it."""
+        """Return the slice of a run with what the checks need."""
         return Slice(
             run.slice,
             zone=run.zone,
@@ -60,12 +60,12 @@ class LaunchSpec:
     sync: Path | None = None
     keeper_timeouts: KeeperTimeouts = field(default_factory=KeeperTimeouts)
     preflight: Preflight | None = None
-    """How the workers are checked before the launch; None: they are not."""
+    """How the workers are checked before the launch; None if they are not."""
     timeouts: PhaseTimeouts = field(default_factory=PhaseTimeouts)
 
     @property
     def note(self) -> str | None:
-        """What was chosen for the run that the user should know."""
+        """Return a choice made for the run that the user should know about, if any."""
         return xrt_cluster(self.run).describe_unknown_type() if self.run.job.runtime == "xrt" else None
 
     def to_json(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class LaunchSpec:
 
 
 def check_spec(spec: LaunchSpec) -> None:
-    """Refuse what could not run anywhere. Raises UsageError."""
+    """Raise UsageError for a launch that could not succeed on any worker."""
     job = spec.run.job
     check_job(job.argv, spec.env, job.runtime)
     check_docker(job)
@@ -120,7 +120,7 @@ def check_spec(spec: LaunchSpec) -> None:
 
 
 def dry_run(spec: LaunchSpec) -> str:
-    """Return exactly what would run on each worker, secret values masked; after the first, what differs."""
+    """Return exactly what would run on the first worker, and what differs on the others; secret values are masked."""
     check_spec(spec)
     output: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {count_noun(len(spec.run.workers), 'worker')}"]
     output += [f"note: {spec.note}"] if spec.note else []

@@ -1,8 +1,7 @@
 """The actions of `--on-end`: their syntax, which of them a run allows, and which are still to be carried out.
 
-The keeper on the machine that launched the run carries them out (`tui.runs.keeper.on_end`). They stay on this
-machine: a run that is found on its workers brings none, because a worker must not be able to run commands or delete
-slices here.
+The keeper on the machine that launched the run carries them out (`tui.runs.keeper.on_end`). They are not taken from a
+run that is found on its workers, because a worker must not be able to run commands or delete slices here.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Action:
 
     @property
     def is_about_slice(self) -> bool:
-        """Return whether it takes the machines away: such actions come last."""
+        """Return whether it stops or deletes the slice: such actions come last."""
         return self.kind in ("stop-slice", "delete-slice")
 
     def __str__(self) -> str:
@@ -40,7 +39,7 @@ class Action:
 
 
 def parse_action(text: str) -> Action:
-    """Parse one `--on-end`. Raises UsageError where it is not an action."""
+    """Parse the value of one `--on-end`. Raises UsageError if it is not an action."""
     kind, colon, argument = text.partition(":")
     remedy = "report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or command:SHELL COMMAND"
     if kind not in ACTIONS:
@@ -54,7 +53,7 @@ def parse_action(text: str) -> Action:
 
 
 def actions_of(run: Run) -> list[Action]:
-    """Return the run's actions in the order of execution: those that take the slice away come last."""
+    """Return the run's actions in the order of execution: those that stop or delete the slice come last."""
     actions = [parse_action(text) for text in dict.fromkeys(run.job.on_end)]
     return sorted(actions, key=lambda action: action.is_about_slice)
 
@@ -63,7 +62,7 @@ def check_on_end(texts: Iterable[str], zone: str | None, *, workers: int = 1, so
     """Check that the actions are possible on this slice. Raises UsageError."""
     for action in map(parse_action, texts):
         if action.kind == "stop-slice" and source == INSTANCE_GROUP:
-            why, remedy = "a group makes VMs that stop anew", "--on-end delete-slice deletes the group"
+            why, remedy = "a group recreates VMs that stop", "--on-end delete-slice deletes the group"
             raise UsageError(f"--on-end {action}", why=why, remedy=f"{remedy}; its template stays")
         if action.is_about_slice and zone is None:
             raise UsageError(f"--on-end {action}", why="these machines are not made or deleted by the Cloud TPU API")
@@ -90,9 +89,9 @@ def describe_actions(run: Run) -> str:
 
 
 def pending_actions(directory: RunDirectory) -> list[Action]:
-    """Return the actions that are not carried out yet; none of a launch that never began to run on any worker.
+    """Return the actions yet to be carried out; none for a launch that never began to run on any worker.
 
-    A mistyped command must not delete a slice: its launch fails at once and can be repeated.
+    A mistyped command, whose launch fails at once and can be repeated, must not delete a slice.
     """
     if not directory.run.job.on_end or never_began(directory):
         return []
@@ -101,7 +100,7 @@ def pending_actions(directory: RunDirectory) -> list[Action]:
 
 
 def actions_with_status(directory: RunDirectory, statuses: Collection[str]) -> set[str]:
-    """Return the actions that have one of these statuses on record."""
+    """Return the actions of which a note has one of these statuses."""
     notes = (event for event in directory.events()[0] if event.kind == "note")
     return {str(note.get("on_end")) for note in notes if note.get("on_end") and note.get("status") in statuses}
 

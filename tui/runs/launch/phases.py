@@ -1,4 +1,4 @@
-"""The phases of a gang launch, and how long each of them may take on one worker."""
+"""The phases of a gang launch, and how long each one may take on a worker."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass, fields
 from tui.errors import UsageError
 
 PHASES = ("connect", "check", "prepare", "sync", "barrier", "start", "confirm")
-"""In their order; up to `barrier` nothing runs anywhere. `check` and `sync` are there where they were asked for."""
+"""The phases in order; nothing runs anywhere before `barrier` is done. `check` and `sync` are optional."""
 
 
 @dataclass(frozen=True)
 class PhaseTimeouts:
-    """Seconds that each worker has for a phase. The words after the barrier have the run's lease."""
+    """Timeout of each phase on a worker, in seconds. The phases after the barrier have the run's lease."""
 
     connect: float = 120.0
-    """A jump host lets in few at a time, so the last of a big pod waits for its turn."""
+    """A jump host lets in few connections at a time, so the last workers of a big pod wait for their turns."""
     prepare: float = 90.0
-    """Login files and conda on a cold worker."""
+    """Start-up files and conda may be slow on a cold worker."""
     sync: float = 3600.0
 
     @classmethod
     def parse(cls, words: Iterable[str]) -> PhaseTimeouts:
-        """Read `PHASE=SECONDS` words; the phases not named keep their default. Raises UsageError."""
+        """Parse `PHASE=SECONDS` words; the other phases keep their defaults. Raises UsageError."""
         values = dict(map(_pair, words))
         return cls(**values)
 
@@ -43,5 +43,5 @@ def _pair(word: str) -> tuple[str, float]:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < math.inf:
-        raise UsageError(f"{text!r} is no number of seconds for {phase}", remedy=f"{phase}=90, for instance")
+        raise UsageError(f"{text!r} is not a number of seconds for {phase}", remedy=f"{phase}=90, for instance")
     return phase, seconds

@@ -1,4 +1,4 @@
-"""The checks of its workers that a launch begins with, over the connections that the launch then uses."""
+"""Check the workers at the beginning of a launch, over the connections that the launch then uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Preflight, fleet: Fleet, ask: Ask) -> None:
     """Check that the launch can work; record warnings and failures as notes. Raises LaunchError when a check fails.
 
-    `ask` makes a call on a worker in the session that its launch goes on in.
+    `ask` makes a call on a worker, in the session in which its launch then continues.
     """
     run = spec.run
     by_index = {worker.index: worker for worker in run.workers}

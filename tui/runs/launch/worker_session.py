@@ -1,4 +1,4 @@
-"""One worker's SSH session of a launch, which stays open until the launch is decided and then follows the log."""
+"""A worker's SSH session for a launch: it stays open until the launch is decided, and then follows the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _MAX_LINE_BYTES = 64 * 1024
 _LAST_OUTPUT_S = 2.0
-"""Seconds in which a session that ended may still deliver what it wrote to standard error."""
+"""Seconds to wait for the standard error of a session that ended."""
 
 _OTHER_RUN = re.compile(r"run (?P<run>\S+) pid (?P<pid>\S+) command (?P<command>.*)")
 _REFUSALS = {
@@ -31,28 +31,28 @@ _REFUSALS = {
     "full": ("no room for the log", "free some space on the worker's disk"),
     "program": ("a program is missing here", "the worker needs sh, coreutils and util-linux"),
     "tag": ("cannot mark the run's processes", "raise the hard limit on file locks (ulimit) on that worker"),
-    "stopped": ("the run was stopped for good", "launch it anew"),
+    "stopped": ("the run was stopped for good", "launch it as a new run"),
     "elsewhere": ("a keeper on another machine launches this attempt", ""),
     "cut": ("the launch data did not arrive whole", "launch again"),
 }
 
 
 class RunStoppedError(LaunchError):
-    """A person stopped the run, of which its workers know: nothing failed."""
+    """A person stopped the run, as its workers know: nothing failed."""
 
 
 class AlreadyLaunchedError(LaunchError):
-    """Another keeper launches the very attempt, or has."""
+    """Another keeper launches the same attempt, or has launched it."""
 
 
 class WorkerSession:
-    """One worker's open launch session: words in, answers out.
+    """A worker's open launch session: it takes words and returns answers.
 
-    It is opened with the launch's command, or with a check's (`Call.command_of_two`) that the launch comes after.
+    It is opened with the launch's command, or with that of a check which the launch follows (`Call.command_of_two`).
     """
 
     call: Call
-    """The call that was made last, without what was sent for it."""
+    """The last call, without the data that was sent for it."""
 
     def __init__(self, worker: Worker, process: asyncssh.SSHClientProcess[bytes]) -> None:
         self.worker = worker
@@ -60,20 +60,20 @@ class WorkerSession:
         self.notes: list[str] = []
         self._has_queried = False
         self._last_output = b""
-        """The end of the output that is not an answer."""
+        """The last line of output that is not an answer."""
         self._decided = ""
         self._stopped = False
-        """Whether it decided so because a person stopped the run."""
+        """Whether the worker decided so because a person stopped the run."""
         self._runs = False
         self._ahead: asyncio.Task[Answer] | None = None
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the session is known to be over."""
+        """Return whether the session is known to have ended."""
         return self.process.is_closing() or self.process.stdout.at_eof()
 
     async def answers_to(self, call: Call) -> list[Answer]:
-        """Make a check's call: its answers. Raises WorkerError where it does not come to its end in time."""
+        """Make a check's call and return its answers. Raises WorkerError if it does not end in time."""
         self._has_queried = True
         self._send_call(call, call.input)
         answers: list[Answer] = []
@@ -97,7 +97,7 @@ class WorkerSession:
         try:
             self.process.stdin.write(data)
         except BrokenPipeError:
-            return  # the session has ended: what it answered says why
+            return  # the session has ended: its answers say why
         except channel_errors() as error:
             raise self._broken(error) from error
 
@@ -107,10 +107,10 @@ class WorkerSession:
         return await (ahead or self._answer(word))
 
     def read_ahead(self, word: str, lost: Callable[[WorkerSession, TpuTuiError], None]) -> None:
-        """Read ahead for an answer that is not due yet, so that `lost` is called at once if the session ends.
+        """Begin to read an answer that is not due yet, so that `lost` is called at once if the session ends.
 
-        One that gave up because its lease was over is not lost: another worker kept it waiting. The next `expect`
-        must be for the same word.
+        A worker that gave up because its lease was over is not lost: another worker kept it waiting. The next
+        `expect` must be for the same word.
         """
 
         def report_loss(reading: asyncio.Task[Answer]) -> None:
@@ -137,7 +137,7 @@ class WorkerSession:
                 self._stopped = answer.has("stopped")
 
     async def _next(self, lacking: str) -> Answer:
-        """Return the next answer; `lacking` says what is missing where the session ends instead."""
+        """Return the next answer; `lacking` describes what is missing if the session ends instead."""
         while True:
             try:
                 line = await self.process.stdout.readline()
@@ -168,7 +168,7 @@ class WorkerSession:
         self.process.stdin.write(word)
 
     async def close(self, patience: float) -> None:
-        """Close the session: an undecided worker takes the end of input as a no, and has some seconds to answer."""
+        """Close the session; an undecided worker takes the end of input as a no, and has some seconds to answer."""
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             ahead.cancel()

@@ -1,4 +1,4 @@
-"""The one reader of a run's `arrivals`: which bytes of which log came next, and when."""
+"""Read a run's `arrivals`: which bytes of which log came next, and when."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tui.runs.record.event_log import Arrival
 from tui.runs.record.run_directory import RunDirectory
 
 BLOCK_BYTES = 256 * 1024
-"""Bytes of `arrivals` taken at once: some ten thousand batches. A fuller block means that the reader is behind."""
+"""Bytes of `arrivals` read at once: about ten thousand batches."""
 
 
 class Batch(NamedTuple):
@@ -16,11 +16,11 @@ class Batch(NamedTuple):
 
     worker: int
     attempt: int
-    """Which of the worker's logs it belongs to, counted from 0."""
+    """The number of the worker's log that it belongs to, from 0."""
     end: int
-    """Where the log then ended, in bytes."""
+    """The length of the log after the batch, in bytes."""
     time: float
-    """When that was, in Unix time."""
+    """When it was written, in Unix time."""
 
 
 class ArrivalsReader:
@@ -32,10 +32,10 @@ class ArrivalsReader:
         self._newest: dict[int, tuple[int, int]] = {}
         """The attempt and the end of each worker's last batch."""
         self.is_behind = False
-        """Whether the last block was more than half full, so that there is probably more."""
+        """Whether the last block was more than half full, so that more batches are probably waiting."""
 
     def read(self) -> list[Batch]:
-        """Return the batches of the next block that has any; a torn last line is left for later."""
+        """Return the batches of the next block that has any; an unfinished last line is left for later."""
         arrivals: list[Arrival] = []
         has_more = True
         while has_more and not arrivals:
@@ -49,7 +49,7 @@ class ArrivalsReader:
         ]
 
     def _attempt_of(self, worker: int, end: int) -> int:
-        """Return which of a worker's logs a batch belongs to: an end of 0, or a smaller one, begins a new log."""
+        """Return the number of a batch's log: an end of 0, or one before the last batch's, begins another log."""
         attempt, last = self._newest.get(worker, (0, 0))
         if end == 0 or end < last:
             attempt += 1

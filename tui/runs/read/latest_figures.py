@@ -1,4 +1,4 @@
-"""The newest figures of a run from the ends of its logs alone: what a list of many runs can afford."""
+"""The newest figures of a run, read cheaply from the ends of its logs for lists of many runs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
 
 WORKERS_READ = 8
-"""Workers whose logs are read, spread over the pod: workers train in step."""
+"""Limit on the workers whose logs are read, spread over the pod: all workers train in step."""
 MOST_NAN = 16
-"""Cores without a loss that are named."""
+"""Limit on the cores listed whose loss is not a number."""
 MOST_STRAGGLERS = 16
 SLOW_PACE = 0.8
-"""Share of the median core's rate up to which a core counts as a straggler here."""
+"""A core counts as a straggler here up to this share of the median core's rate."""
 TAIL_BYTES = 16 * 1024
-"""Bytes read of each: some hundred lines."""
+"""Bytes read of each log: about a hundred lines."""
 
 
 @dataclass(frozen=True)
 class LatestFigures:
-    """Where a run is: median epoch, step and loss of the cores that were read, None for what none of them reports.
+    """The progress of a run: median epoch, step and loss of the cores that were read, None where none reports it.
 
     The loss is nan where no core has a finite one.
     """
@@ -37,21 +37,21 @@ class LatestFigures:
     step: int | None = None
     loss: float | None = None
     nan_cores: tuple[int | None, ...] = ()
-    """Cores, of those whose logs were read, whose newest loss is not a number."""
+    """Cores among those read whose newest loss is not a number."""
 
     stragglers: tuple[Finding, ...] = ()
-    """Cores, of those whose logs were read, that are behind or slow, and whose rates show it, too: one log may have
-    come later than another. A keeper reports only what lasts."""
+    """Cores among those read that are behind or slow and whose rates show it too: the log of a worker may just have
+    arrived later than another. A keeper reports only what lasts."""
 
     def __str__(self) -> str:
-        """Return `loss 1.03036 step 28 epoch 4`, as far as it is known."""
+        """Return `loss 1.03036 step 28 epoch 4`, without the figures that are unknown."""
         loss = None if self.loss is None else figure(self.loss, 5)
         parts = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
         return " ".join(f"{name} {value}" for name, value in parts if value is not None)
 
 
 class FiguresCache:
-    """The newest figures of runs, read again only where a log has grown. `dialects` are a user's own."""
+    """The newest figures of runs, read again only if a log has grown. `dialects` are the user's own."""
 
     def __init__(self, dialects: Sequence[Dialect] = ()) -> None:
         self._dialects = dialects

@@ -1,4 +1,4 @@
-"""A run's lines in order of arrival: as they come, the last of them, or those since a moment."""
+"""Read a run's lines in order of arrival: as they arrive, only the last ones, or those since a moment."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tui.runs.record.run_directory import RunDirectory
 __all__ = ["LineReader", "LogLine", "lines_since"]
 
 _FIRST_BATCHES, _LINES_A_BATCH, _MORE = 64, 100, 4
-"""Batches in which the last lines are looked for first, lines that one is taken to hold, and how many times as many
-batches are looked at when there were too few."""
+"""For the last lines: batches to search at first, lines expected in a batch, and the factor by which the number of
+batches grows while they hold too few lines."""
 
 
 class LineReader:
-    """A run's lines in order of arrival, all or some workers' or one core's; a poll goes on where the last ended.
+    """A run's lines in order of arrival, of all or some workers or of one core; each poll continues the previous one.
 
-    With `tail`, the first poll yields only the last lines, at most that many, and reads no more than it needs.
+    With `tail`, the first poll yields only that many of the last lines, and reads little more than these.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class LineReader:
         self._cutters: dict[int, tuple[int, Cutter, float]] = {}
 
     def poll(self, *, final: bool = False) -> Iterator[LogLine]:
-        """Yield the complete lines; with `final` everything there is, last lines without an end too."""
+        """Yield the new complete lines; with `final` also last lines without an end."""
         if self._wanted_last is None:
             return self._next_lines(final, POLL_BUDGET_BYTES)
         count, self._wanted_last = self._wanted_last, None
@@ -83,7 +83,7 @@ class LineReader:
         yield from self._wanted(span.worker, span.time, cutter.cut(span.data))
 
     def _rest(self, worker: int) -> Iterator[LogLine]:
-        """Yield the last line of a worker's log when it has no end."""
+        """Yield the last line of a worker's log if it has no end."""
         _, cutter, moment = self._cutters[worker]
         yield from self._wanted(worker, moment, cutter.rest())
 

@@ -1,7 +1,6 @@
-"""Read what a run's mirror has grown by. Figures, lines and the keeper's watch over the cores use `MirrorTail`.
+"""Read what a run's mirror has grown by, for figures, lines and the keeper's watch over the cores.
 
-`read` yields all of it, in the order in which `arrivals` says that it came; `read_newest` returns the newest lines of
-one worker.
+`MirrorTail.read` yields all of it in order of arrival, `MirrorTail.read_newest` returns one worker's newest lines.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ READ_BLOCK_BYTES = 1024 * 1024
 """Bytes of a log read and demultiplexed at once."""
 
 _ROUNDS_JOINED, _LEAST_JOINED = 16, 1024
-"""Batches of each log that a reader that is behind joins, and the fewest of all logs that it considers together: with
-more, times would be too rough, and one worker's cores far ahead of the others'."""
+"""A reader that is behind joins the batches in a window of so many for each log, at least of the second number. In a
+larger window, times would be too rough, and one worker's cores would get far ahead of the others."""
 
 _SHARE_JOINED = 1 / 256
-"""Joined batches may be apart by this share of the time since the run's first batch: a chart of the run does not show
-it."""
+"""Limit on the time between joined batches, as a share of the time since the run's first batch: too short to show in
+a chart of the run."""
 
 LINE_BLOCK_BYTES = 64 * 1024
-"""Bytes read at once to find where a line begins."""
+"""Bytes read at once to find the beginning of a line."""
 
 MOST_NEWEST = 4 * 1024 * 1024
-"""Bytes before the end in which a line is looked for after one that is longer than what was asked for."""
+"""Bytes before the end in which to search for a line's beginning if the last line is longer than requested."""
 
 POLL_BUDGET_BYTES = 8 * 1024 * 1024
 """Bytes read in one poll by default."""
@@ -49,7 +48,7 @@ _LINE_END = re.compile(rb"[\r\n]")
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of one worker's log and when its end was written (Unix time); empty where another log begins."""
+    """A piece of one worker's log and when its end was written (Unix time); empty where another log begins."""
 
     worker: int
     start: int
@@ -59,19 +58,19 @@ class Span:
 
 
 class MirrorTail:
-    """The new bytes of a run directory since the last look, in arrival order and bounded steps.
+    """The new bytes of a run directory since the last read, in arrival order and bounded steps.
 
-    Successive batches of one log are joined, and many of each log by a reader that is far behind. With `in_order`
-    none are joined, and each has its own time.
+    Successive batches of one log are joined, and for a reader that is far behind, many batches of each log. With
+    `in_order`, none are joined, so that each keeps its own time.
     """
 
     def __init__(self, directory: RunDirectory, *, in_order: bool = False) -> None:
         self.directory = directory
         self._in_order = in_order
         self.is_over = False
-        """Whether the run's events say that no more bytes will come."""
+        """Whether, by the run's events, no more bytes will come."""
         self.ended: set[int] = set()
-        """Workers whose process is over."""
+        """Workers whose jobs have ended."""
         self._arrivals = ArrivalsReader(directory)
         self._began: float | None = None
         """When the run's first batch came."""
@@ -85,7 +84,7 @@ class MirrorTail:
     def read(self, budget: int) -> Iterator[Span]:
         """Yield the next spans, at most about `budget` bytes of them."""
         while budget > 0:
-            if not self._pending and not self._look():
+            if not self._pending and not self._read_arrivals():
                 yield from self._unannounced(budget)
                 return
             worker, attempt, end, moment = self._pending[0]
@@ -105,11 +104,11 @@ class MirrorTail:
 
     @property
     def is_ahead(self) -> bool:
-        """Return whether the logs are known to have more than was read of them."""
+        """Return whether batches are known that were not read yet."""
         return bool(self._pending)
 
     def progress(self) -> float:
-        """Return the share of the logs' bytes that was read, 0 to 1; 1 where there are none."""
+        """Return the share of the logs' bytes that was read, 0 to 1; 1 if there are no bytes."""
         read = total = 0
         for worker in self.directory.run.workers:
             total += self._log_size(worker.index)
@@ -127,18 +126,18 @@ class MirrorTail:
         return True
 
     def size(self, worker: int) -> int:
-        """Return the length of a worker's newest log in bytes, 0 where there is none."""
+        """Return the length of a worker's newest log in bytes, 0 if there is none."""
         try:
             return self.directory.log_path(worker).stat().st_size
         except OSError:
             return 0
 
     def read_newest(self, worker: int, most: int, *, unfinished: bool = False) -> bytes:
-        """Return the newest whole lines of a worker's newest log, at most `most` bytes of what was not read before.
+        """Return the newest whole lines of a worker's newest log that were not read before, at most `most` bytes.
 
-        At most `MOST_NEWEST` are read if all of these belong to one line. Earlier bytes are skipped. With
-        `unfinished`, a last line without an end is among them. This does not use `arrivals`; a tail is read this
-        way or by `read`.
+        If these bytes all belong to one line, up to `MOST_NEWEST` bytes are read. Earlier bytes are skipped. With
+        `unfinished`, a last line without an end is included. This does not use `arrivals`: use either this or
+        `read` on a tail, not both.
         """
         size, offset = self.size(worker), self._read.get(worker, 0)
         start = max(offset, size - most)
@@ -159,9 +158,9 @@ class MirrorTail:
         return data[begin:end]
 
     def skip_to_last(self, count: int) -> bool:
-        """Begin with the last `count` batches, and with the lines that they continue; return whether any are skipped.
+        """Begin with the last `count` batches and the lines that they continue; return whether any batch is skipped.
 
-        A worker's last line without an end is not skipped: it is among the last ones of the run.
+        A worker's last line without an end is not skipped: it is among the run's last lines.
         """
         skipped: dict[int, Batch] = {}
         newest: deque[Batch] = deque()
@@ -179,7 +178,7 @@ class MirrorTail:
         return bool(skipped)
 
     def skip_to_time(self, moment: float) -> None:
-        """Begin with the first batch that came at a Unix time or later, and with the line that it continues."""
+        """Begin with the first batch that came at a Unix time or later, and the line that it continues."""
         skipped: dict[int, Batch] = {}
         while not self._pending and (batches := self._arrivals.read()):
             self._pending.extend(dropwhile(lambda batch: batch.time < moment, batches))
@@ -190,11 +189,11 @@ class MirrorTail:
         """Begin each worker's log with the line in which its last skipped batch ends."""
         for worker, batch in skipped.items():
             self._attempts[worker], self._last_time[worker] = batch.attempt, batch.time
-            # An arrival of a damaged file may name any position.
+            # In a damaged file, an arrival may name any position.
             self._read[worker] = self._line_start(worker, min(batch.end, self._log_size(worker)))
 
     def _line_start(self, worker: int, end: int) -> int:
-        """Return where the line begins that contains a position of a worker's log."""
+        """Return the beginning of the line that contains a position of a worker's log."""
         while end > 0:
             start = max(0, end - LINE_BLOCK_BYTES)
             newline = self._pread(worker, start, end - start).rfind(b"\n")
@@ -203,8 +202,8 @@ class MirrorTail:
             end = start
         return 0
 
-    def _look(self) -> bool:
-        """Take the next block of arrivals; return whether there was any."""
+    def _read_arrivals(self) -> bool:
+        """Read the next block of arrivals; return whether there was any."""
         batches = self._arrivals.read()
         if batches and self._began is None:
             self._began = batches[0].time
@@ -213,7 +212,7 @@ class MirrorTail:
         return bool(batches)
 
     def _unannounced(self, budget: int) -> Iterator[Span]:
-        """Yield, when the run is over, bytes without an arrival: the keeper was killed before it recorded it."""
+        """Yield, when the run is over, bytes without an arrival, which a killed keeper did not record."""
         if not self.is_over:
             return
         for worker in self.directory.run.workers:
@@ -234,23 +233,23 @@ class MirrorTail:
         return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
 
     def _log_size(self, worker: int) -> int:
-        """Return the length in bytes of the log of a worker that is being read, 0 where there is none."""
+        """Return the length in bytes of the log that is being read of a worker, 0 if there is none."""
         try:
             return self._place(worker, self._attempts.get(worker, 0)).stat().st_size
         except OSError:
             return 0
 
     def _place(self, worker: int, attempt: int) -> Path:
-        """Return where the log of an attempt is: in the archive once another attempt has begun."""
+        """Return the path of an attempt's log: in the archive once another attempt has begun."""
         path = self.directory.log_path(worker)
         earlier = self.directory.attempt_path(attempt) / path.name
         return earlier if earlier.exists() else path
 
 
 def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Batch]:
-    """Join successive batches of one log; with `behind`, join some rounds of all logs into one batch of each.
+    """Join successive batches of one log; with `behind`, join several rounds of all logs into one batch of each.
 
-    Batches that came further apart than `_SHARE_JOINED` of a run that began at `began` are not joined.
+    Batches are not joined if they are further apart than `_SHARE_JOINED` of the time since the run began, at `began`.
     """
     joined: dict[Any, Batch] = {}
     previous = (-1, 0)
@@ -269,7 +268,7 @@ def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Ba
 
 
 def _line_end(data: bytes) -> int:
-    """Return the place after the first line end, or carriage return; the length where there is none."""
+    """Return the position after the first line feed or carriage return; the length if there is none."""
     match = _LINE_END.search(data)
     return match.end() if match else len(data)
 
@@ -285,7 +284,7 @@ class _Files:
         weakref.finalize(self, _close_all, self._open)
 
     def read(self, key: tuple[int, int], path_of: Callable[[], Path], start: int, size: int) -> bytes:
-        """Return the bytes of one worker's attempt; empty where there is no such file."""
+        """Return bytes of the log of one worker's attempt; empty if there is no such file."""
         descriptor = self._open.get(key)
         if descriptor is None:
             try:
@@ -300,7 +299,7 @@ class _Files:
 
 
 def _file_limit() -> int:
-    """Return how many files this process may open; 256 on a Mac as shipped."""
+    """Return how many files this process may open; by default 256 on macOS."""
     try:
         import resource
     except ImportError:

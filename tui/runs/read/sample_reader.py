@@ -1,4 +1,4 @@
-"""Read a run's mirror as samples: the state of every core, as far as the logs were read."""
+"""Read a run's mirror as samples of every core's state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tui.runs.record.run_directory import RunDirectory
 
 
 class RunReader:
-    """The sorted state of every core of a run, brought up to date by polling; live runs and old ones alike."""
+    """The sorted state of every core of a live or past run, brought up to date by polling."""
 
     def __init__(self, directory: RunDirectory, *, dialects: Sequence[Dialect] = (), **options: Any) -> None:
         """Begin at byte 0. A user's `dialects` are tried before the built-in ones; `options` are those of `Demux`."""
@@ -32,7 +32,7 @@ class RunReader:
             self.demux.feed(worker.index, b"")
 
     def poll(self, budget_bytes: int = POLL_BUDGET_BYTES) -> bool:
-        """Read at most `budget_bytes` new bytes; return whether anything was new. Call again until nothing is."""
+        """Read at most `budget_bytes` new bytes; return whether anything was new. Repeat until nothing is."""
         changed = self.tail.read_events()
         if changed:
             for worker in self.directory.run.workers:
@@ -49,9 +49,9 @@ class RunReader:
         return has_read or changed
 
     def poll_newest(self, worker: int, most: int) -> bool:
-        """Read a worker's newest whole lines, at most `most` bytes of them, and skip what came before.
+        """Read a worker's newest whole lines, at most `most` bytes of them, and skip earlier ones.
 
-        Return whether there were new ones. A reader is polled this way or by `poll`.
+        Return whether there were new ones. Use either this or `poll` on a reader, not both.
         """
         data = self.tail.read_newest(worker, most)
         if data:
@@ -63,7 +63,7 @@ class RunReader:
         return self.tail.progress()
 
     def _begin_log(self, span: Span) -> None:
-        """Begin another log of a worker; the first of an attempt means that all were started again."""
+        """Begin another log of a worker; the first log of an attempt means that all workers were restarted."""
         self.demux.finish(span.time, worker=span.worker)
         self.demux.begin_log(span.worker)
         if span.attempt > max(self._attempts.values(), default=0):
@@ -71,5 +71,5 @@ class RunReader:
         self._attempts[span.worker] = span.attempt
 
     def snapshot(self, now: float | None = None) -> Snapshot:
-        """Return every core as of what was read; `now` is the present unless given."""
+        """Return every core's state by what was read; `now` is the present unless given."""
         return self.demux.snapshot(time.time() if now is None else now, partial=self.tail.is_ahead)

@@ -1,4 +1,4 @@
-"""The duration of a run by this machine's uptime, so that setting its clock does not distort it."""
+"""Measure the duration of a run by this machine's uptime, so that setting its clock does not distort it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_LENGTH = 8
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""It also counts while a laptop sleeps."""
+"""A clock that also counts while a laptop sleeps."""
 CLOCK_TOLERANCE_S = 5.0
-"""Seconds by which the two clocks may differ before the wall clock counts as set."""
+"""Seconds by which the two clocks may disagree before the wall clock counts as having been set."""
 
 
 def uptime() -> dict[str, Any]:
-    """Return the fields of an event for its time since boot: which boot, and how many seconds.
+    """Return the fields of an event for its time since boot: the boot's id, and the seconds.
 
     Empty where boots cannot be distinguished.
     """
@@ -39,8 +39,8 @@ def _boot() -> str:
 def time_of_end(started: str | None, begun: Event | None, end: Event) -> str:
     """Return when a run ended, by the clock of its start (RFC 3339).
 
-    `begun` is the event of that start. If both events come from the same boot of one machine and the clock was set in
-    between, the elapsed uptime counts.
+    `begun` is the event of that start. If both events were written during the same boot of one machine and the clock
+    was set in between, the elapsed uptime counts.
     """
     if started is None or begun is None or not begun.get("boot") or begun.get("boot") != end.get("boot"):
         return end.time

@@ -1,4 +1,4 @@
-"""Run directories without a readable record: reported by name, with cause and remedy, without hiding others."""
+"""Errors for run directories without a readable record: each names the directory, the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HALF_MADE = "unless it is being launched just now, tpu-tui runs delete removes 
 class NoRecordError(UsageError):
     """A run directory has no record, or an unreadable one.
 
-    `listed` says whether lists of runs show it: not if it is being created, or is not a run's directory.
+    `listed`: lists of runs show the directory. They do not if it is being created, or is not a run's directory.
     """
 
     def __init__(self, path: Path, what: str, *, why: str, remedy: str = "", listed: bool = False) -> None:
@@ -32,21 +32,21 @@ class NoRecordError(UsageError):
 
 
 def unreadable(path: Path, error: Exception, name: str = RUN_FILE) -> NoRecordError:
-    """Return the error of a run's directory in which a file cannot be read."""
+    """Return the error for a run's directory in which the file `name` cannot be read."""
     what = f"{path} holds no readable {name}"
     if not isinstance(error, OSError):
         return NoRecordError(path, what, why=str(error), remedy=_DAMAGED, listed=True)
     why = error.strerror or str(error)
     if isinstance(error, PermissionError):
         is_listed = is_run_id(path.name) or os.path.lexists(path / name)
-        return NoRecordError(path, what, why=why + _belonging(path), remedy=_NOT_OURS, listed=is_listed)
+        return NoRecordError(path, what, why=why + _owner_note(path), remedy=_NOT_OURS, listed=is_listed)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         remedy = _HALF_MADE if is_run_id(path.name) and path.is_dir() else ""
         return NoRecordError(path, f"{path} is not a run directory", why=why, remedy=remedy)
     return NoRecordError(path, what, why=why, remedy=_DAMAGED, listed=True)
 
 
-def _belonging(path: Path) -> str:
+def _owner_note(path: Path) -> str:
     """Describe the owner of a directory that belongs to another user."""
     try:
         owner = path.stat().st_uid

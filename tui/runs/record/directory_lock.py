@@ -1,4 +1,4 @@
-"""Who may write a run's mirror: one process at a time, by a lock on the `keeper` file."""
+"""Lock a run's directory: the process that holds the lock on its `keeper` file may write the mirror."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.settings.home import open_regular
 
 LOCK_TIMEOUT_S = 1.0
-"""Seconds to try for: a check whether a keeper lives holds the lock for a moment."""
+"""Seconds for which to retry: a check whether a keeper lives holds the lock for a moment."""
 _RETRY_INTERVAL_S = 0.02
 
 
@@ -27,9 +27,9 @@ class DirectoryLock:
 
     @classmethod
     def take(cls, directory: RunDirectory, patience: float = LOCK_TIMEOUT_S) -> DirectoryLock | None:
-        """Take the lock; return None at once if a keeper has it, after `patience` seconds if another process has.
+        """Take the lock; return None at once if a keeper has it, after `patience` seconds if another process does.
 
-        It is inherited by a fork and freed by the last holder. Raises OSError where files cannot be locked, as on
+        A fork inherits the lock, and the last holder frees it. Raises OSError where files cannot be locked, as on
         some network file systems, and ForeignRunError.
         """
         directory.require_own()
@@ -54,21 +54,21 @@ class DirectoryLock:
             os.ftruncate(self._descriptor, len(text))
 
     def beat(self) -> None:
-        """Show a sign of life: the time of the file's change, and the seconds awake that the keeper signs with."""
+        """Show a sign of life: update the file's time, and the seconds awake in a keeper's signature."""
         if self._signed:
             self.sign()
         with suppress(OSError):
             os.utime(self._descriptor)
 
     def stands(self) -> bool:
-        """Return whether the locked directory still is the run's: not deleted, moved or created again."""
+        """Return whether the locked directory is still in place: not deleted, moved or created again."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
         except OSError as error:
             return not isinstance(error, FileNotFoundError)
 
     def release(self, *, beat: bool = True) -> None:
-        """Release the lock; without `beat`, as for a check, without a sign of life."""
+        """Release the lock, with a last sign of life unless `beat` is false."""
         if beat:
             self.beat()
         os.close(self._descriptor)
@@ -85,7 +85,7 @@ def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
 
 
 def living_keeper(directory: RunDirectory) -> int | None:
-    """Return the pid of the keeper that signed last if it is alive; one on another machine is assumed to be."""
+    """Return the pid of the keeper that signed last if it is alive; a keeper on another machine is assumed to be."""
     signed = read_signature(directory.path / KEEPER_FILE)
     return signed.pid if signed is not None and signed.lives else None
 

@@ -1,7 +1,7 @@
-"""The lines of a run's `events.jsonl` and `arrivals`, and what they mean; invalid ones are skipped.
+"""Format and parse the lines of a run's `events.jsonl` and `arrivals`; invalid lines are skipped.
 
-Files can be damaged, and some of their content comes from workers. So every known field has a type and bounds, and
-only lines that violate them are skipped.
+Files can be damaged, and some of their content comes from workers. So every known field has a type and bounds, and a
+line that violates them is invalid.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Arrival:
 
 
 EARLIER_ATTEMPTS = "earlier_attempts"
-"""Field of the event that says how many attempts were made before a run was found."""
+"""Field of an event: how many attempts preceded the one in which the run was found."""
 _TEXT = (str, type(None))
 _INTEGER = (int, type(None))
 _NUMBER = (int, float, type(None))
@@ -56,7 +56,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "tags": (dict, type(None)),
     "ended": (str, list, type(None)),
 }
-"""What known fields of events have to be."""
+"""The types that the values of known fields may have."""
 _MOST_SECONDS = 1e12
 _ARRIVAL = re.compile(rb"(\d{1,6}) (\d{1,18}) (\d{1,12}(?:\.\d{1,9})?)")
 LONGEST_ARRIVAL_BYTES = 6 + 1 + 18 + 1 + 12 + 1 + 9
@@ -68,11 +68,11 @@ def utc_now() -> str:
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False)
-"""Made once: `json.dumps` makes one at each call, which costs as much as an event's text."""
+"""Made once: `json.dumps` would make one at each call, which costs as much as encoding an event."""
 
 
 def to_bytes(document: Any) -> bytes:
-    """Return JSON in UTF-8; what is not Unicode (a stray byte of an argument) is escaped and reads back exactly."""
+    """Return JSON in UTF-8; what is not Unicode (a stray byte in an argument) is escaped and reads back exactly."""
     try:
         return _ENCODER.encode(document).encode()
     except UnicodeEncodeError:
@@ -85,11 +85,11 @@ def event_line(event: Event) -> bytes:
 
 
 _ABOUT_A_WORKER = re.compile(rb'"event": "(?:phase|exit|link|stop)"')
-"""Found only in lines of these kinds: inside a JSON string, the quotes would be escaped."""
+"""Matches only events of these kinds: inside a JSON string the quotes would be escaped."""
 
 
 def without_workers_parts(lines: Iterable[bytes]) -> list[bytes]:
-    """Return the lines that are not about one worker's own part.
+    """Return the lines that are not about a single worker's part.
 
     Parsing them too makes a list of thousands of runs three times as slow.
     """
@@ -97,7 +97,7 @@ def without_workers_parts(lines: Iterable[bytes]) -> list[bytes]:
 
 
 def parse_events(lines: list[bytes]) -> list[Event]:
-    """Return the events of whole lines; what is none is left out."""
+    """Return the events in whole lines; lines that hold none are left out."""
     return [event for event in map(_event_of, parse_json_lines(lines)) if event is not None]
 
 
@@ -122,7 +122,7 @@ def _event_of(document: Any) -> Event | None:
 
 
 def _is_list_of(name: str, values: list[Any]) -> bool:
-    """Return whether a list holds what lists of that name hold: rows of workers that ended, or indices."""
+    """Return whether a list is valid for the field: indices for `workers`, else rows about workers that ended."""
     if name == "workers":
         return all(is_integer(value, 0, MOST_WORKERS - 1) for value in values)
     return all(isinstance(row, dict) and _is_end(row) for row in values)

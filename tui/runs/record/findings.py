@@ -1,7 +1,8 @@
-"""Problems of single cores of a run with their beginning and end, folded from its `note` events. Pure.
+"""Findings: problems of single cores of a run, with their beginning and end, folded from its `note` events. Pure.
 
-A note with `stall` begins findings (`behind`, `slow`, `loss`), ends them (`over`, whose `of` names the kinds) or says
-what the state was when the run ended (`end`). `found` holds a row for each core; notes of earlier versions have none.
+A note with `stall` begins findings (`behind`, `slow`, `loss`), ends them (`over`, whose `of` names the kinds) or
+gives their state at the end of the run (`end`). `found` holds a row for each core, but none in notes of
+earlier versions.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ OVER, AT_THE_END = "over", "end"
 STRAGGLING = (BEHIND, SLOW)
 KINDS = (*STRAGGLING, LOSS)
 MOST_FINDINGS = 512
-"""Findings that are kept of one run: the first ones."""
+"""Limit on the findings of one run; the first ones are kept."""
 _LARGEST = 2**53 - 1
 _LONGEST_WORD = 16
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One core that was behind the others or slower, or whose loss was not a number. None: not known."""
+    """A core that was behind the others or slower, or whose loss was not a number. None means unknown."""
 
     kind: str
     core: int | None
@@ -41,16 +42,16 @@ class Finding:
     until: str | None = None
     """When it was over; None while it lasts, and if it lasted to the end of the run."""
     recovered: bool = False
-    """Whether it was over because the core recovered, not because its attempt ended."""
+    """Whether it ended because the core recovered, not because the attempt ended."""
     pace: float | None = None
     """The core's speed as a share of the median core's."""
     steps_behind: int | None = None
     loss: str | None = None
     epoch: int | None = None
     step: int | None = None
-    """Where the loss was first seen not to be a number, as far as known."""
+    """The step at which the loss was first seen not to be a number, if known."""
     is_exact: bool = False
-    """Whether it became so exactly there; a keeper, which reads only some of the lines, knows a later step."""
+    """Whether that is the exact step: a keeper, which reads only some of the lines, may see a later one."""
 
     @property
     def is_open(self) -> bool:
@@ -75,7 +76,7 @@ class Finding:
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Finding:
-        """Return the finding that `to_json` made a row of."""
+        """Return the finding in a row made by `to_json`."""
         fields = {name: row[name] for name in cls.__dataclass_fields__ if name != "since"}
         return cls(since=row["from"], **fields)
 
@@ -106,12 +107,12 @@ def fold_note(findings: tuple[Finding, ...], run: Run, event: Event) -> tuple[Fi
 
 
 def ended_with_attempt(findings: tuple[Finding, ...], moment: str) -> tuple[Finding, ...]:
-    """Return the findings once their attempt is over and another one begins: none of them lasts."""
+    """Return the findings after their attempt has ended: none of them lasts into the next one."""
     return tuple(replace(finding, until=moment) if finding.is_open else finding for finding in findings)
 
 
 def _with_new(findings: tuple[Finding, ...], new: list[Finding]) -> tuple[Finding, ...]:
-    """Add findings that are not known yet; for a core that is behind already, update its figures."""
+    """Add new findings; update the figures of cores that are stragglers already."""
     open_keys = {(finding.kind == LOSS, finding.core) for finding in findings if finding.is_open}
     again = {finding.core: finding for finding in new if finding.is_straggling and (False, finding.core) in open_keys}
     added = [finding for finding in new if (finding.kind == LOSS, finding.core) not in open_keys]
@@ -128,7 +129,7 @@ def _amended(findings: tuple[Finding, ...], newest: Mapping[int | None, Finding]
 
 
 def newest_figures(known: Finding, newest: Finding) -> Finding:
-    """Return a known finding with the figures of a newer look at the same core."""
+    """Return a known finding with the figures of a newer one about the same core."""
     return replace(
         known,
         worker=known.worker if newest.worker is None else newest.worker,
@@ -139,7 +140,7 @@ def newest_figures(known: Finding, newest: Finding) -> Finding:
 
 
 def _found(kind: str, run: Run, event: Event) -> Iterable[Finding]:
-    """Yield what a note says about each core; notes of earlier versions only name the cores."""
+    """Yield a note's finding for each core; notes of earlier versions only list the cores."""
     rows = event.get("found")
     by_core = (
         {_whole(row.get("core")): row for row in rows if isinstance(row, dict)} if isinstance(rows, list) else {}
@@ -178,7 +179,7 @@ def _cores(event: Event) -> list[int]:
 
 
 def _worker_of(core: int | None, run: Run, event: Event) -> int | None:
-    """Return the worker that a note is about, or the one of several that the core's number leads to."""
+    """Return the worker that a note is about; of several, the one to which the core's number belongs."""
     if event.worker is not None:
         return event.worker
     workers = event.get("workers")

@@ -26,7 +26,7 @@ KEEPER_FILE = "keeper"
 HEARTBEAT_INTERVAL_S = 5.0
 """Seconds between two touches of the keeper file."""
 STALE_AFTER_S = 4 * HEARTBEAT_INTERVAL_S
-"""After this many seconds without a touch a keeper counts as stuck, or on another machine as dead."""
+"""After this many seconds without a touch, a keeper counts as stuck, or on another machine as dead."""
 MOST_PID = 2**31 - 1
 _MOST_BYTES = 1024
 _MOST_HOST = 255
@@ -34,9 +34,9 @@ _MOST_HOST = 255
 
 @dataclass(frozen=True, slots=True)
 class KeeperStatus:
-    """Whether a keeper looks after the run; `since` is its last sign of life (Unix time), None if none ever was.
+    """Whether a run has a live keeper; `since` is its last sign of life (Unix time), None if it never had one.
 
-    `stuck`: its process is alive and holds the run's lock, without a heartbeat for `silent_s` seconds.
+    `stuck`: the keeper's process is alive and holds the run's lock, but had no heartbeat for `silent_s` seconds.
     """
 
     alive: bool
@@ -77,18 +77,18 @@ class Signature:
 
     @property
     def lives(self) -> bool:
-        """Return whether its process is alive; one of another machine is assumed to be."""
+        """Return whether its process is alive; a process on another machine is assumed to be."""
         return not self.is_here or is_living(self.pid, self.started)
 
 
 def make_signature() -> bytes:
-    """Return the line with which this process signs, or beats, now."""
+    """Return this process's signature as of now."""
     pid = os.getpid()
     return f"{pid} {start_time(pid)} {socket.gethostname()} {time.monotonic():.3f}\n".encode()
 
 
 def parse_signature(data: bytes) -> Signature | None:
-    """Return the signature; None where there is none."""
+    """Return the signature in a keeper file; None where there is none."""
     fields = data[:_MOST_BYTES].decode("utf-8", "replace").split()
     pid = parse_integer(fields[0], MOST_PID) if len(fields) > 2 else None
     if pid is None:
@@ -117,7 +117,7 @@ def read_keeper_status(path: str) -> KeeperStatus:
         return KeeperStatus(locked, beat if data.strip() else None)
     silent = _silent_for(signed, beat)
     is_silent = silent > STALE_AFTER_S
-    # Without its keeper a run is locked for a moment by a command that brings the mirror up to date.
+    # A command that brings the mirror up to date also locks the run for a moment, when its keeper is dead.
     stuck = locked and is_silent and signed.lives
     alive = locked and not stuck if signed.is_here or locked else not is_silent
     return KeeperStatus(alive, beat, signed.pid, signed.host, stuck, silent)
@@ -147,7 +147,7 @@ def read_signature(path: Path) -> Signature | None:
 
 
 def describe_stuck_keeper(attended: KeeperStatus) -> str:
-    """Return which process is stuck, and for how long, as text."""
+    """Describe which process is stuck, and for how long."""
     return f"its keeper (pid {attended.pid} on {attended.host}) has not moved for {attended.silent_s:.0f} s"
 
 

@@ -1,8 +1,8 @@
 """The mirror of one worker's log: appended to, never truncated, never rewritten.
 
-What is made durable when: bytes are written to the operating system at once, so that a killed keeper loses none of
-them; they are flushed to the disk every `FLUSH_INTERVAL_S` seconds of writing and when the log has ended. After a
-power loss here the mirror may be shorter, but is never wrong, and continues from there.
+Bytes are handed to the operating system at once, so that a killed keeper loses none of them. They are flushed to the
+disk every `FLUSH_INTERVAL_S` seconds of writing and when the log has ended. After a power loss here the mirror may be
+shorter, but is never wrong, and continues from there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mirror:
         self._has_reported = False
 
     async def open(self) -> None:
-        """Open the file, and create it if it is missing. Must be called first."""
+        """Open or create the file. Must be called first."""
         self.directory.require_own()
         path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY
         self._descriptor = await self._patiently(partial(open_regular, path, flags))
@@ -78,7 +78,7 @@ class Mirror:
                 )
 
     async def flush(self) -> None:
-        """Make the written bytes durable; the loop's thread pool waits for the disk."""
+        """Make the written bytes durable, without blocking the event loop."""
         self._flushed = time.monotonic()
         size = self.size
         if size == self._durable:
@@ -94,7 +94,7 @@ class Mirror:
 
 
 async def retry_while_full(write: Callable[[], _Result], full: Callable[[], None] = lambda: None) -> _Result:
-    """Call `write`; while the disk is full, call `full` and try again."""
+    """Return the result of `write`; while the disk is full, call `full`, wait and try again."""
     while True:
         try:
             return write()
@@ -106,12 +106,12 @@ async def retry_while_full(write: Callable[[], _Result], full: Callable[[], None
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether an error means that there is no room: no blocks, no inodes, a quota exceeded."""
+    """Return whether an error means that there is no room: blocks, inodes or a quota are used up."""
     return error.errno in _FULL
 
 
 def record_missing_arrivals(directory: RunDirectory) -> None:
-    """Add the arrivals of bytes that a killed keeper wrote into the mirrors and did not note."""
+    """Add the arrivals of bytes that a killed keeper wrote into the mirrors without noting them."""
     sizes: dict[int, int] = {}
     for worker in directory.run.workers:
         with suppress(OSError):
@@ -129,7 +129,7 @@ def record_missing_arrivals(directory: RunDirectory) -> None:
 
 
 def archive_attempt_logs(directory: RunDirectory, attempt: int) -> None:
-    """Move the mirrors of the attempt before to `attempts/<n>/`, to make room for those of this attempt.
+    """Move the mirrors of the previous attempt to `attempts/<n>/`, so that those of `attempt` can begin.
 
     In `arrivals` a line with end 0 means that the worker's next log begins. An interrupted call can be repeated.
     """

@@ -1,7 +1,7 @@
 """The run directory: a run's record on this machine, and the only thing that consoles, commands and reports read.
 
 Every file is append-only or replaced whole, so a reader never needs a lock: a torn last line of `events.jsonl` or
-`arrivals` is left for the next look.
+`arrivals` is left for the next read.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ EVENTS_FILE = "events.jsonl"
 ARRIVALS_FILE = "arrivals"
 KEEPER_LOG = "keeper.log"
 _NEWEST_ARRIVALS_BYTES = 4096
-"""Bytes of `arrivals` that are read at once when it is read from its end."""
+"""Bytes read at once when `arrivals` is read backwards."""
 _BLOCK_BYTES = 1024 * 1024
 RESERVE_FILE = "reserve"
 RESERVE_BYTES = 64 * 1024
-"""Bytes of a file that is deleted to make room for events when the disk is full."""
+"""Size of the file that is deleted to make room for events when the disk is full."""
 
 
 def _to_lines(document: Mapping[str, Any]) -> bytes:
-    """Return JSON with a line for each member and each element of a list, for people who read the file."""
+    """Return JSON with a line for each member and each element of its list, so that people can read the file."""
 
     def shown(value: Any) -> bytes:
         if not (isinstance(value, list) and value):
@@ -63,7 +63,7 @@ def _to_lines(document: Mapping[str, Any]) -> bytes:
 
 
 class RunExistsError(UsageError):
-    """There is a directory of that run already."""
+    """The run's directory exists already."""
 
 
 class ForeignRunError(UsageError):
@@ -118,9 +118,9 @@ class RunDirectory:
 
     @classmethod
     def create(cls, home_runs: Path, run: Run) -> RunDirectory:
-        """Make the directory and write run.json (secret values masked), in one step for all that look for runs.
+        """Make the directory with run.json (secret values masked); to other processes it appears in one step.
 
-        Raises RunExistsError when the run exists, and OSError where there is no room; then it leaves nothing behind.
+        Raises RunExistsError when the run exists, and OSError where there is no room; nothing is left behind then.
         """
         path = home_runs / run.id
         make_private(home_runs)
@@ -140,7 +140,7 @@ class RunDirectory:
         return cls(path, run.without_secrets())
 
     def update_run(self, run: Run) -> None:
-        """Replace run.json, when more is known of the run (the hash of its code)."""
+        """Replace run.json, when more is known about the run, such as the hash of its code."""
         self.require_own()
         self.run = run.without_secrets()
         self._write_record(run)
@@ -157,11 +157,11 @@ class RunDirectory:
         return cls(path, run, foreign=ForeignRunError(path, *doubt) if doubt else None)
 
     def log_path(self, worker: int) -> Path:
-        """Return the mirror of that worker's log, byte for byte what the worker wrote so far."""
+        """Return the path of the mirror of a worker's log."""
         return self.path / f"worker-{worker:03d}.log"
 
     def attempt_path(self, attempt: int) -> Path:
-        """Return where the logs of an earlier attempt are after a restart (attempts count from 0)."""
+        """Return the directory of an earlier attempt's logs (attempts count from 0)."""
         return self.path / "attempts" / str(attempt)
 
     def reserve_space(self) -> None:
@@ -185,28 +185,28 @@ class RunDirectory:
         return event
 
     def append_phases(self, workers: Iterable[int], **fields: Any) -> None:
-        """Append the same `phase` event of several workers at the same moment, in one write."""
+        """Append the same `phase` event for several workers, in one write."""
         now = utc_now()
         self._events.append(b"".join(event_line(Event(now, "phase", worker, fields)) for worker in workers))
 
     def events_size(self) -> int:
-        """Return the size of the events in bytes: unchanged means that nothing happened."""
+        """Return the size of the events in bytes; it grows with every event."""
         try:
             return (self.path / EVENTS_FILE).lstat().st_size
         except FileNotFoundError:
             return 0
 
     def events(self, offset: int = 0) -> tuple[list[Event], int]:
-        """Return the events from a byte offset on, and the offset to continue from, before a line not yet whole."""
+        """Return the events from a byte offset on, and the offset to continue from, before an unfinished line."""
         lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
         return parse_events(lines), end
 
     def events_of_run(self) -> list[Event]:
-        """Return the events that are not about a worker's own part, a few of many."""
+        """Return the events that are not about a single worker's part: a small share of all."""
         return parse_events(without_workers_parts(_whole_lines(f"{self.path}/{EVENTS_FILE}", 0)[0]))
 
     def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
-        """Return whether a line from a byte offset on may be an event of that kind, and the offset to go on from.
+        """Return whether a line from a byte offset on may be an event of that kind, and the offset to continue from.
 
         This is much faster than reading the events.
         """
@@ -221,12 +221,12 @@ class RunDirectory:
         self._arrivals.append(b"%d %d %.6f\n" % (worker, end, when))
 
     def arrivals(self, offset: int = 0, size: int = MOST_READ_BYTES) -> tuple[list[Arrival], int]:
-        """Return the arrivals in `size` bytes from an offset on, or all from there, and the offset to go on from."""
+        """Return the arrivals in `size` bytes (by default all) from an offset on, and the offset to continue from."""
         lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset, size)
         return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
 
     def newest_arrivals(self) -> Iterator[Arrival]:
-        """Yield the arrivals from the newest to the oldest; none where there is no such file."""
+        """Yield the arrivals from the newest to the oldest; none if the file does not exist."""
         lines = _lines_backwards(f"{self.path}/{ARRIVALS_FILE}", LONGEST_ARRIVAL_BYTES)
         return (arrival for arrival in map(parse_arrival, lines) if arrival is not None)
 
@@ -235,7 +235,7 @@ class RunDirectory:
         return next((arrival.time for arrival in self.newest_arrivals() if arrival.end), None)
 
     def archived_logs(self) -> Counter[int]:
-        """Return how many logs of each worker were archived: an arrival with end 0 says that the next one begins."""
+        """Return how many logs of each worker were archived, by the arrivals with end 0, which begin the next log."""
         counts: Counter[int] = Counter()
         offset, has_more = 0, True
         while has_more:
@@ -248,7 +248,7 @@ class RunDirectory:
     # -- keeper ----------------------------------------------------------------------------------------------------
 
     def keeper_status(self) -> KeeperStatus:
-        """Return whether a keeper lives: by its lock on this machine, by its heartbeat on another one."""
+        """Return the state of the run's keeper."""
         return read_keeper_status(f"{self.path}/{KEEPER_FILE}")
 
     def _write_record(self, run: Run) -> None:
@@ -257,16 +257,16 @@ class RunDirectory:
 
 
 def _without_authority(run: Run) -> Run:
-    """Return a run whose record vouches for no machine and has nothing done at its end."""
+    """Return the run without host keys, which vouch for machines, and without actions at its end."""
     workers = tuple(replace(worker, host_keys=()) for worker in run.workers)
     return replace(run, workers=workers, job=replace(run.job, on_end=()))
 
 
 class _AppendedLines:
-    """A file of lines that several processes append to, each in one write; kept open from the first one on."""
+    """A file to which several processes append lines, each line in one write; kept open from the first line on."""
 
     def __init__(self, path: Path, *, unfinished: bytes = b"") -> None:
-        """Set up; `unfinished` marks a torn line that could otherwise pass for a whole one."""
+        """Set up; `unfinished` is appended to a torn line that could otherwise pass for a whole one."""
         self._path = path
         self._mark = unfinished + b"\n"
         self._descriptor: int | None = None
@@ -274,7 +274,7 @@ class _AppendedLines:
         """Where the last line of this process ended."""
 
     def append(self, line: bytes) -> None:
-        """Append; a line that a killed writer left unfinished is ended first, so it spoils only itself."""
+        """Append a line; first end one that a killed writer left unfinished, so that only that one is lost."""
         descriptor = self._open()
         size = os.fstat(descriptor).st_size
         torn = size not in (0, self._whole) and os.pread(descriptor, 1, size - 1) != b"\n"
@@ -291,9 +291,9 @@ class _AppendedLines:
 
 
 def _whole_lines(path: str, offset: int, size: int = MOST_READ_BYTES) -> tuple[list[bytes], int]:
-    """Return the lines that end in `size` bytes from an offset on, and where the next one begins.
+    """Return the lines that end within `size` bytes from an offset on, and where the next one begins.
 
-    A line that is longer than `size` is damaged, and skipped.
+    A line longer than `size` is damaged: its bytes are skipped.
     """
     try:
         data = read_regular(path, offset, size)
@@ -306,7 +306,7 @@ def _whole_lines(path: str, offset: int, size: int = MOST_READ_BYTES) -> tuple[l
 
 
 def _lines_backwards(path: str, longest: int) -> Iterator[bytes]:
-    """Yield the whole lines of a file from the last to the first; of one longer than `longest` bytes only a part."""
+    """Yield the whole lines of a file from the last to the first, those longer than `longest` bytes cut short."""
     try:
         file = FileIO(open_regular(path))
     except OSError:
@@ -326,7 +326,7 @@ def _lines_backwards(path: str, longest: int) -> Iterator[bytes]:
 
 
 def iterate_log(path: Path) -> Iterator[bytes]:
-    """Yield a mirror's bytes up to its present end, in blocks."""
+    """Yield a mirror's bytes in blocks, up to its present end."""
     with FileIO(open_regular(path)) as handle:
         while data := handle.read(_BLOCK_BYTES):
             yield data

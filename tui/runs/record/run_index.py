@@ -1,4 +1,4 @@
-"""The runs of a home: list them, and resolve an id, a part of one or `last`."""
+"""List the runs of a home, and resolve a run's id, a part of one or `last`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _MAX_CANDIDATES = 8
 
 
 def list_runs(runs_home: Path, problems: list[NoRecordError] | None = None) -> list[RunDirectory]:
-    """Return every run on this machine, newest first; unreadable directories are listed in `problems` instead."""
+    """Return every run of a home, newest first; unreadable directories are added to `problems` instead."""
     opened = [try_open(path, problems) for path in run_paths(runs_home)]
     return newest_first(directory for directory in opened if directory is not None)
 
 
 def newest_first(directories: Iterable[RunDirectory]) -> list[RunDirectory]:
-    """Return runs in the order in which they are listed."""
+    """Return runs in the order of lists."""
     return sorted(directories, key=lambda directory: (stamp_of(directory.id), directory.run.created), reverse=True)
 
 
 def try_open(path: Path, problems: list[NoRecordError] | None) -> RunDirectory | None:
-    """Open a run's directory; None, with an entry in `problems`, where its record cannot be read."""
+    """Open a run's directory; return None, and add to `problems`, if its record cannot be read."""
     try:
         return RunDirectory.open(path)
     except NoRecordError as error:
@@ -40,7 +40,7 @@ def try_open(path: Path, problems: list[NoRecordError] | None) -> RunDirectory |
 
 
 def run_paths(runs_home: Path) -> list[Path]:
-    """Return the directories of a home's runs, newest first but for those of the same second."""
+    """Return the directories of a home's runs, newest first; the order within a second is arbitrary."""
     try:
         with os.scandir(runs_home) as entries:
             names = [entry.name for entry in entries if not entry.name.startswith(".") and _is_directory(entry)]
@@ -50,7 +50,7 @@ def run_paths(runs_home: Path) -> list[Path]:
 
 
 def _is_directory(entry: os.DirEntry[str]) -> bool:
-    """Return whether it is a directory or a link to one; False for a link that may not be followed."""
+    """Return whether an entry is a directory or a link to one; False for a link that may not be followed."""
     try:
         return entry.is_dir()
     except OSError:
@@ -58,7 +58,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 class NoSuchRunError(UsageError):
-    """No run here has that name; the remedy names similar ones."""
+    """No run has that name; the remedy names similar ones."""
 
 
 def resolve(runs_home: Path, text: str) -> RunDirectory:
@@ -87,18 +87,18 @@ def resolve(runs_home: Path, text: str) -> RunDirectory:
 
 
 def _open_at(runs_home: Path, path: Path) -> RunDirectory:
-    """Open a run's directory by its path; outside the home, which its keepers look after, it is only read."""
+    """Open a run's directory by its path; outside the home, where no keeper writes it, it is only read."""
     directory = RunDirectory.open(path.resolve())
     absolute = Path.cwd() / path
     if directory.foreign or runs_home.resolve() in (absolute.parent.resolve(), directory.path.parent):
         return directory
-    remedy = "let TPU_TUI_HOME name the home that it belongs to; attach with the run's ID finds it on its workers"
+    remedy = "set TPU_TUI_HOME to the home that it belongs to; attach with the run's ID finds it on its workers"
     foreign = ForeignRunError(directory.path, f"it lies outside {runs_home}", remedy)
     return RunDirectory(directory.path, directory.run, foreign=foreign)
 
 
 def _holds_record(path: Path) -> bool:
-    """Return whether a run's record is there, or a run's directory that only its owner may read."""
+    """Return whether the path is a directory with a run's record, or one of a run that only its owner may read."""
     try:
         return (path / RUN_FILE).exists()
     except PermissionError:
@@ -108,7 +108,7 @@ def _holds_record(path: Path) -> bool:
 
 
 def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
-    """Return the run of that id by what its record says: its directory may be renamed."""
+    """Return the run whose record has that id: its directory may have been renamed."""
     if not is_run_id(run_id):
         return None
     opened = (try_open(path, None) for path in run_paths(runs_home))
@@ -116,7 +116,7 @@ def find_by_record(runs_home: Path, run_id: str) -> RunDirectory | None:
 
 
 def _newest(runs_home: Path) -> RunDirectory:
-    """Return the run that was launched last; for runs of the same second their records decide."""
+    """Return the run that was launched last; among runs of the same second, their records decide."""
     paths = run_paths(runs_home)
     for _, of_one_second in groupby(paths, key=lambda path: stamp_of(path.name)[:_SECOND_LENGTH]):
         opened = [try_open(path, None) for path in of_one_second]
@@ -127,7 +127,7 @@ def _newest(runs_home: Path) -> RunDirectory:
 
 
 def _suggest(text: str, names: list[str]) -> str:
-    """Return the runs with similar names, times apart; without such runs, all of them."""
+    """Return a hint: the runs with similar names, ignoring their times, or else all runs."""
     stems = {name: name[: -_STAMP_LENGTH - 1] for name in names}
     matches = near_matches(text[: -_STAMP_LENGTH - 1] if is_run_id(text) else text, stems.values())
     candidates = [name for name in names if stems[name] in matches]
@@ -140,5 +140,5 @@ def _some(names: list[str]) -> str:
 
 
 def stamp_of(run_id: str) -> str:
-    """Return the id's date, time and suffix: what runs are ordered by."""
+    """Return the date, time and suffix of an id, by which runs are ordered."""
     return run_id[-_STAMP_LENGTH:]

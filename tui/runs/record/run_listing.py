@@ -1,4 +1,4 @@
-"""List the runs of a home repeatedly; runs that did not change since the last time are not read again."""
+"""List the runs of a home repeatedly, without reading unchanged runs again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tui.runs.record.run_index import newest_first, run_paths, try_open
 from tui.runs.record.run_status import RunStatus, summary_status
 
 Signature = tuple[int, int, int]
-"""The version of a file: its inode, its size in bytes, its time of modification (ns)."""
+"""What identifies a version of a file: its inode, size in bytes and time of modification (ns)."""
 
 
 class _Seen(NamedTuple):
-    """A run as it was last read; `files` are those that its state was read from."""
+    """A run as it was last read, with the versions of its record and of the files that determine its state."""
 
     directory: RunDirectory
     record: Signature | None
@@ -36,13 +36,13 @@ class RunListing:
     def read_statuses(
         self, problems: list[NoRecordError] | None = None, *, newest: int | None = None
     ) -> list[RunStatus]:
-        """Return the statuses of all or of the newest runs, newest first; unreadable records go to `problems`.
+        """Return the statuses of all or of the newest runs, newest first; add unreadable records to `problems`.
 
-        A run that is over and has no keeper is unchanged as long as its files are.
+        A run that is over and has no keeper is read again only when its files have changed.
         """
         before, self._seen = self._seen, {}
         for path in run_paths(self.runs_home)[:newest]:
-            entry = _looked_at(path, before.get(path), problems)
+            entry = _read_again(path, before.get(path), problems)
             if entry is not None:
                 self._seen[path] = entry
         order = newest_first(entry.directory for entry in self._seen.values())
@@ -50,11 +50,11 @@ class RunListing:
         return [self._seen[directory.path].status for directory in order]
 
     def directory(self, run: str) -> RunDirectory:
-        """Return the directory of a run that was listed, whatever its name. Raises KeyError."""
+        """Return the directory of a listed run, which may have another name than its id. Raises KeyError."""
         return self._directories[run]
 
 
-def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] | None) -> _Seen | None:
+def _read_again(path: Path, before: _Seen | None, problems: list[NoRecordError] | None) -> _Seen | None:
     record = _signature(f"{path}/{RUN_FILE}")
     files = _signature(f"{path}/{EVENTS_FILE}"), _signature(f"{path}/{KEEPER_FILE}")
     same_record = before is not None and before.record == record
@@ -72,7 +72,7 @@ def _looked_at(path: Path, before: _Seen | None, problems: list[NoRecordError] |
 
 
 def _is_settled(status: RunStatus) -> bool:
-    """Return whether it only changes with its files: a keeper can end without writing."""
+    """Return whether the status changes only with the files: while there is a keeper, it can end without writing."""
     return status.state.is_over and status.attended.state == "gone"
 
 

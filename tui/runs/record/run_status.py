@@ -1,4 +1,4 @@
-"""What a run is doing, derived from its events and nothing else."""
+"""The status of a run, derived from its events and its keeper's file."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tui.runs.record.versions import VERSIONS, versions_in
 from tui.runs.record.worker_status import WorkerParts, WorkerStatus, worker_changes
 
 BY_POLICY = "policy"
-"""`stop_requested.by` when the failure policy stops a run; a person's stop ends as `stopped`, its as `failed`."""
+"""`stop_requested.by` where the failure policy stops a run, which then fails; a person's stop ends as `stopped`."""
 BY_REMOTE_USER = "user on another machine"
 """`stop_requested.by` where the workers report that a person stopped the run, and no command here did."""
 STOP_REQUESTED = "stop_requested"
-"""Event: a user or the failure policy wants the present attempt stopped."""
+"""Event: a person or the failure policy requested a stop of the present attempt."""
 TAGS = "tags"
-"""Event: the marks of the jobs that are about to start, by worker, for a stop that does not find their directory."""
+"""Event: the tags of the jobs about to start, by worker; a stop finds a job by its tag if its directory is gone."""
 WORKER_REPORT = "told"
-"""Event: the workers' answers about an attempt without a keeper here; rows of `ended` are like those of `exit`."""
+"""Event: the workers' answers about an attempt without a keeper here; rows of `ended` have the fields of `exit`."""
 
 
 class Restart(NamedTuple):
@@ -46,13 +46,13 @@ class Restart(NamedTuple):
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run's state as every front end shows it. Times are RFC 3339."""
+    """A run's status as every front end shows it. Times are RFC 3339."""
 
     run: Run
     state: RunState
     attended: KeeperStatus
     parts: tuple[WorkerStatus, ...] | RunDirectory
-    """What is known of each worker, or the directory that it is read from on demand."""
+    """Each worker's part, or the directory from which the parts are read on demand."""
     started: str | None = None
     ended: str | None = None
     cause: str | None = None
@@ -64,27 +64,27 @@ class RunStatus:
     stop_grace: float = 0.0
     notes: tuple[str, ...] = field(default=())
     slice_note: str = ""
-    """The newest one of what the cloud said about the slice because workers were out of reach."""
+    """The newest note of what the cloud reported about the slice while workers were unreachable."""
     notes_without_findings: tuple[str, ...] = ()
-    """The notes about other things than single cores, of which `findings` says more."""
+    """The notes that are not about single cores, which `findings` describes in more detail."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """What the job's interpreter has: torch, torch_xla and libtpu, as far as workers reported."""
+    """The versions of torch, torch_xla and libtpu in the job's interpreter, where workers reported them."""
     findings: tuple[Finding, ...] = ()
-    """What was found wrong with single cores, in order; what is over stays among them."""
+    """The problems of single cores in the order of their beginning, past ones included."""
     remedy: str | None = None
     """What to do about the cause, where that is recorded."""
     slice_is_gone: bool = False
-    """Whether what ran on the slice has ended for good according to the API."""
+    """Whether, according to the API, the job on the slice has ended for good."""
     is_worker_report: bool = False
-    """Whether its end is known from its workers' word alone, and the mirror may be behind."""
+    """Whether the status comes from the workers' answers alone, so that the mirror may be behind."""
     mirrored: int = 0
     """The attempt whose logs are mirrored; the workers may have reported a later one."""
     begun: Event | None = None
-    """The event that was written when it started, where there is one."""
+    """The event that was recorded when it started, where there is one."""
 
     @cached_property
     def workers(self) -> tuple[WorkerStatus, ...]:
-        """Return each worker's part, in their order."""
+        """Return each worker's part, in the order of the workers."""
         return self.parts if isinstance(self.parts, tuple) else status_of(self.parts).workers
 
     @cached_property
@@ -106,7 +106,7 @@ class RunStatus:
     def short_cause(self) -> str:
         """Return the cause without the last lines of a log; empty if there is none.
 
-        Until a keeper has looked for an earlier one, that is the first failure of the workers that have ended.
+        Until a keeper has recorded a cause, it is the first failure of the workers that have ended.
         """
         return (self.cause or self._failure_so_far).partition(LAST_WORDS)[0]
 
@@ -125,19 +125,19 @@ class RunStatus:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it is over and a keeper followed every log to its end, as far as one could."""
+        """Return whether it is over and a keeper followed every log as far as it could be reached."""
         return self.state.is_over and not self.is_worker_report
 
     @property
     def was_given_up(self) -> bool:
-        """Return whether it is lost because workers were unreachable: their parts were not followed to the end."""
+        """Return whether it is lost because workers were unreachable and not followed to their ends."""
         return self.state is RunState.LOST and not all(part.ended or part.confirmed for part in self.workers)
 
 
 def status_of(directory: RunDirectory) -> RunStatus:
-    """Read the run's events and whether it is attended, and say what it is doing.
+    """Return a run's status, from its events and its keeper's file.
 
-    Asked again of the same object, it reads only the events that came since: a keeper and its command ask often.
+    Called again with the same object, it reads only the new events: a keeper and its command call it often.
     """
     fold = _fold_of(directory)
     fold.read(directory)
@@ -145,7 +145,7 @@ def status_of(directory: RunDirectory) -> RunStatus:
 
 
 def summary_status(directory: RunDirectory) -> RunStatus:
-    """Return the status like `status_of`; for a run that is over, parts of workers are read on demand only.
+    """Return the status like `status_of`, but for a run that is over, read the workers' parts on demand only.
 
     Most of a run's events are about workers, which a list of thousands of old runs does not show.
     """
@@ -156,9 +156,9 @@ def summary_status(directory: RunDirectory) -> RunStatus:
 
 
 def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
-    """Return the status, the events from byte `since` on, and the byte to go on from.
+    """Return the status, the events from byte `since` on, and the byte to continue from.
 
-    Each event is read once for both, however often this is called.
+    Each event is read only once, for the status and for the caller.
     """
     fold = _fold_of(directory)
     fresh, begin, end = fold.read(directory)
@@ -180,7 +180,7 @@ _NO_KEEPER = KeeperStatus(False)
 
 
 class StatusFold:
-    """A run's events folded up to byte `offset` of their file; workers without an event are there all the same."""
+    """A run's status folded from its events up to byte `offset`; every worker of the run has a part."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -191,11 +191,11 @@ class StatusFold:
         self._reading = threading.RLock()
 
     def still_fits(self, directory: RunDirectory) -> bool:
-        """Return whether the directory's events go on from here: its run is the same, and nothing was taken away."""
+        """Return whether the directory's events continue this fold: the same run, and a file that has not shrunk."""
         return self.run is directory.run and directory.events_size() >= self.offset
 
     def read(self, directory: RunDirectory) -> tuple[list[Event], int, int]:
-        """Fold in new events; return them with the bytes at which they begin and end. Thread-safe."""
+        """Fold in new events; return them and the bytes at which they begin and end. Thread-safe."""
         with self._reading:
             begin, events = self.offset, list[Event]()
             if directory.events_size() != begin:
@@ -215,13 +215,13 @@ class StatusFold:
             try:
                 self._take(event)
             except (TypeError, ValueError, KeyError):
-                continue  # fields of another version, that mean something else
+                continue  # fields of another version, with another meaning
         self._fold_in(phases)
         return self
 
     def _take(self, event: Event) -> None:
         if event.kind == WORKER_REPORT:
-            _apply_worker_report(self.status(_NO_KEEPER), event)  # raises where it makes no sense
+            _apply_worker_report(self.status(_NO_KEEPER), event)  # raises for an invalid report
             self._report = event
             return
         self._status = _fold_run(self._status, event, self._parts)
@@ -234,7 +234,7 @@ class StatusFold:
             self._parts.fold_in(*events.popitem())
 
     def status(self, attended: KeeperStatus) -> RunStatus:
-        """Return the status; without the workers' report where the run's own keeper asks, which follows them."""
+        """Return the status; to the run's own keeper, which follows the workers, without their report."""
         with self._reading:
             parts = self._parts.made()
         status = replace(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
@@ -243,7 +243,7 @@ class StatusFold:
 
 
 def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
-    """Return the status by the workers' last answers, which may be about a later attempt than is mirrored."""
+    """Return the status by the workers' last answers, which may be about a later attempt than the mirrored one."""
     attempt = int(report.get("attempt") or 0)
     if status.state.is_over or attempt < status.attempt:
         return status
@@ -267,7 +267,7 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
 
 
 def _with_its_end(status: RunStatus) -> RunStatus:
-    """Return the status of a run every part of which has ended: over, unless it may be launched again."""
+    """Return the status of a run whose every part has ended: over, unless a restart is to come."""
     parts = {part.worker: part for part in status.workers}
     outcomes = _outcomes(parts.values())
     by_person = status.is_stopped_by_person
@@ -278,7 +278,7 @@ def _with_its_end(status: RunStatus) -> RunStatus:
     restart, restarts = status.attempt + 1, status.run.job.restarts
     if failed is not None and restart <= restarts:
         return replace(status, state=RunState.PREPARING, cause=f"{cause}; restart {restart} of {restarts} is to come")
-    # With the time of a worker whose clock is slow it would end before it began.
+    # By a worker's slow clock the run could end before it began.
     ended = max((part.ended_at for part in parts.values() if part.ended_at), default=None)
     ended = ended and max(ended, status.started or "")
     return replace(status, state=state, ended=ended, cause=cause if failed is not None else None)

@@ -1,4 +1,4 @@
-"""The versions of a run according to its record. Pure."""
+"""The versions of packages that a run's record holds. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tui.pod.run import Run
 from tui.runs.record.event_log import Event
 
 VERSIONS = "versions"
-"""Event: what the interpreter of the job has, a field for each of `PACKAGES`, null for what is not there."""
+"""Event: the versions in the job's interpreter, a field for each of `PACKAGES`, null for a missing package."""
 PACKAGES = ("torch", "torch_xla", "libtpu")
 RUNTIME = "runtime"
 
@@ -19,5 +19,5 @@ def versions_in(event: Event) -> dict[str, str]:
 
 
 def all_versions(run: Run, found: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the document's `versions`: the slice's runtime, and what the job's interpreter has."""
+    """Return the document's `versions`: that of the slice's runtime, and those in the job's interpreter."""
     return {RUNTIME: run.versions.get(RUNTIME), **{name: found.get(name) for name in PACKAGES}}

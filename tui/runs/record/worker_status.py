@@ -1,4 +1,4 @@
-"""A worker's part in a run, from its events. Pure."""
+"""A worker's part in a run, folded from its events. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _MOST_DIGITS = 20
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """One worker's part in a run, by the last event about it.
+    """One worker's part in a run, by the last events about it.
 
-    `phase` is where its launch got to (`tui.runs.launch.phases`) and `phase_status` how
-    (started, done, failed). `link` is lost or restored, None while nothing happened to it. `ended` says that its
-    process is over; `exit_code` is None too when that is not recorded. `confirmed` is its answer to a stop.
+    `phase` is the last phase of its launch (`tui.runs.launch.phases`) and `phase_status` the state of that phase
+    (started, done, failed). `link` is lost or restored, None if it was never lost. `ended`: the job has ended there;
+    `exit_code` is None until then, and if it was not recorded. `confirmed` is the worker's answer to a stop.
     """
 
     worker: int
@@ -25,7 +25,7 @@ class WorkerStatus:
     phase_status: str | None = None
     detail: str | None = None
     remedy: str | None = None
-    """What to do about a phase that failed."""
+    """What the user can do about a phase that failed."""
     link: str | None = None
     link_detail: str | None = None
     link_since: str | None = None
@@ -40,18 +40,18 @@ class WorkerStatus:
     confirmed: bool | None = None
     stop_detail: str | None = None
     silent: bool = False
-    """It has written nothing for longer than the threshold: it may hang."""
+    """Whether it has written nothing for longer than the threshold, so that it may hang."""
     tag: str | None = None
-    """The mark that every process of the job has there, where its launch recorded it."""
+    """The tag of every process of the job there, if the launch recorded it."""
 
     @property
     def has_begun(self) -> bool:
-        """Return whether the job is known to have been started there."""
+        """Return whether the job is known to have started there."""
         return self.phase == "confirm" or (self.phase == "start" and self.phase_status == "done")
 
 
 class WorkerParts:
-    """The workers' parts: events are gathered by worker, and made a status on demand."""
+    """The workers' parts: the fields of each are gathered from events, and made a WorkerStatus on demand."""
 
     def __init__(self, indices: Iterable[int]) -> None:
         self._known: dict[int, dict[str, Any]] = {index: {} for index in indices}
@@ -59,31 +59,31 @@ class WorkerParts:
         self._all: tuple[WorkerStatus, ...] | None = None
 
     def fold_in(self, index: int, event: Event) -> None:
-        """Take in an event about one worker, which need not be among those that the run was launched on."""
+        """Fold in an event about a worker, which need not be one on which the run was launched."""
         fields = self._known.setdefault(index, {})
         self._change(index, worker_changes(event, fields.get("ended", False), fields.get("exit_code")))
 
     def set_silent(self, indices: Iterable[int], silent: bool) -> None:
-        """Note of those that the run has whether they have written nothing for long."""
+        """Note for each of these workers, if the run has it, whether it has written nothing for long."""
         for index in indices:
             if index in self._known:
                 self._change(index, {"silent": silent})
 
     def set_tags(self, tags: Mapping[str, Any]) -> None:
-        """Note the marks of the jobs that are about to start, by worker."""
+        """Note the tags of the jobs that are about to start, by worker."""
         for index in self._known:
             tag = tags.get(str(index))
             if isinstance(tag, str) and is_tag(tag):
                 self._change(index, {"tag": tag})
 
     def begin_anew(self) -> None:
-        """Forget every event: another attempt begins."""
+        """Forget all events, because another attempt begins."""
         self._known = {index: {} for index in self._known}
         self._made.clear()
         self._all = None
 
     def made(self) -> tuple[WorkerStatus, ...]:
-        """Return every part as it is now, by worker."""
+        """Return every part, in the order of the workers."""
         if self._all is None:
             for index in self._known.keys() - self._made.keys():
                 self._made[index] = WorkerStatus(index, **self._known[index])
@@ -98,7 +98,7 @@ class WorkerParts:
 
 
 def is_tag(text: str) -> bool:
-    """Return whether a text is a mark that a worker may have chosen: a limit of 64 bits."""
+    """Return whether a text may be a tag that a worker chose: a resource limit of 64 bits."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 

@@ -15,15 +15,15 @@ from tui.runs.failure_rules import WorkerOutcome
 from tui.ssh.exec.script_protocol import Answer, Call, load_script
 
 ARM_TIMEOUT_S = 600
-"""A prepared worker waits so long for the start of the gang (a slow sync to another worker counts)."""
+"""Seconds that a prepared worker waits for the gang's start, which a slow sync to another worker may delay."""
 FOLLOW_TIMEOUT_S = 600
-"""A follower on the worker ends after so long and is opened again, so that none outlives a silent client."""
+"""Seconds after which a follower on a worker ends and is opened again, so that none outlives a silent client."""
 MOST_EXIT_CODE = 255
 _SCRIPT = Path(__file__).with_name("worker.sh")
 SHORTEST_POLL_INTERVAL_S, LONGEST_POLL_INTERVAL_S = 0.1, 1.0
-"""Interval at which a worker checks its log for new bytes, in small pods and in the largest."""
+"""Interval at which a worker checks its log for new bytes: in small pods, and in the largest."""
 MOST_POLLS_PER_S = 200
-"""Checks of all workers together: each that finds something costs this machine a packet, however small."""
+"""Limit on the checks of all workers together: each one that finds bytes costs this machine a packet."""
 
 
 def worker_script() -> str:
@@ -42,7 +42,7 @@ def build_call(
     sync: bool = False,
     pace: float = SHORTEST_POLL_INTERVAL_S,
 ) -> Call:
-    """Build one call; `lease` and `pace` in seconds. Raises UsageError for a run id that is not fit for a path."""
+    """Build one call; `lease` and `pace` are in seconds. Raises UsageError for an id that is no run id."""
     if not is_run_id(run_id):
         raise UsageError(f"{run_id!r} is not a run id")
     numbers = f"tt_bar={ARM_TIMEOUT_S} tt_lease={max(1, round(lease))} tt_sync={int(sync)}"

@@ -26,7 +26,7 @@ class RemoteState(str, enum.Enum):
 
     NOTHING = "nothing"
     UNDECIDED = "undecided"
-    """Prepared or started and not confirmed yet: decided within its lease."""
+    """Prepared or started, but not confirmed yet: decided within the lease."""
     RUNNING = "running"
     ABORTED = "aborted"
     ENDED = "ended"
@@ -34,7 +34,7 @@ class RemoteState(str, enum.Enum):
 
     @property
     def may_run(self) -> bool:
-        """Return whether a process of the run may be alive there."""
+        """Return whether a process of the run may be alive on the worker."""
         return self in (RemoteState.RUNNING, RemoteState.UNDECIDED)
 
 
@@ -49,14 +49,14 @@ _STATES = {
 
 
 async def query_states(run: Run, fleet: Fleet, attempt: int) -> dict[int, RemoteState]:
-    """Query every worker until its state is decided; unreachable workers are tried again and again.
+    """Query every worker for its state of an attempt until that is decided; unreachable workers are retried forever.
 
-    An earlier attempt alone counts as nothing.
+    A worker that has only an earlier attempt has nothing.
     """
     indices = [worker.index for worker in run.workers]
     states = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
     if any(state is not RemoteState.NOTHING for state in states):
-        # A worker without the run may have been queried before the launch reached it that another one then confirmed.
+        # A worker may have been queried before the launch reached it, and the others after it was confirmed.
         states = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
     return dict(zip(indices, states, strict=True))
 
@@ -105,7 +105,7 @@ async def list_run_answers(fleet: Fleet, index: int, run_root: str) -> dict[str,
 
 
 def parse_listing(nonce: str, index: int, output: bytes) -> dict[str, Answer] | None:
-    """Parse a worker's answers about its newest runs, by id; return None for an incomplete listing."""
+    """Parse a worker's listing of its newest runs, by id; return None if it is incomplete."""
     replies = parse_answers(nonce, output)
     if not any(answer.word == "listed" for answer in replies):
         return None
@@ -126,7 +126,7 @@ async def read_record(fleet: Fleet, index: int, run_id: str, run_root: str) -> R
 
 
 def parse_record(nonce: str, run_id: str, output: bytes) -> Run:
-    """Parse the run of that id from an output of the worker script. Raises ValueError where there is none."""
+    """Parse the run with an id from an output of the worker script. Raises ValueError where there is none."""
     _, marker, rest = output.partition(f"@{nonce} json ".encode())
     if not marker:
         raise ValueError("it knows no such run")
@@ -136,10 +136,10 @@ def parse_record(nonce: str, run_id: str, output: bytes) -> Run:
         raise ValueError("it does not state how long the record is")
     run = Run.from_json(parse_json(body[:size]))
     if run.id != run_id:
-        raise ValueError(f"it is that of {run.id[:_ID_SHOWN]!r}")
+        raise ValueError(f"it is the record of {run.id[:_ID_SHOWN]!r}")
     return run
 
 
 def parse_attempt(answer: Answer, run: Run) -> int:
-    """Parse which attempt a worker is at, from 0; an attempt that the run cannot have counts as 0."""
+    """Parse the number of a worker's attempt, from 0; a number that the run cannot have counts as 0."""
     return answer.number("attempt", run.job.restarts) or 0

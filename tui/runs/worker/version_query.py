@@ -1,6 +1,6 @@
-"""The versions that a run was launched with, from its preflight checks or from a query after its start.
+"""Record the package versions of a run's interpreter, from its preflight checks or from a query after its start.
 
-A launch waits for no interpreter: where the preflight queried no versions, workers are queried once they run.
+A launch does not wait for an interpreter: where the preflight queried no versions, workers are queried once they run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
 INTERPRETERS = ("python", "torchrun", "accelerate")
-"""Prefixes of the names of programs that are Python or run their arguments with it."""
+"""Prefixes of the names of Python interpreters and of programs that start one."""
 
 MOST_AT_ONCE = 16
-"""Limit on the workers that start an interpreter at the same time."""
+"""Limit on the workers that start an interpreter for a query at the same time."""
 
 
 def record_versions(directory: RunDirectory, all_facts: Sequence[Facts]) -> None:
@@ -42,7 +42,7 @@ def record_versions(directory: RunDirectory, all_facts: Sequence[Facts]) -> None
 
 
 def _of_all(by_worker: dict[int, str | None]) -> str | None:
-    """Return the version that all workers have, or which ones have which."""
+    """Return the version that all workers have, or a text that lists the workers of each version."""
     by_version: dict[str | None, list[int]] = {}
     for index, version in sorted(by_worker.items()):
         by_version.setdefault(version, []).append(index)
@@ -53,7 +53,7 @@ def _of_all(by_worker: dict[int, str | None]) -> str | None:
 
 
 def names_interpreter(run: Run) -> bool:
-    """Return whether a run's command or environment says which Python of the worker it uses."""
+    """Return whether a run's command or environment determines which Python of the worker it uses."""
     if run.job.docker_image:
         return False
     program = PurePath(run.job.argv[0]).name if run.job.argv else ""
@@ -63,10 +63,10 @@ def names_interpreter(run: Run) -> bool:
 async def query_versions(
     directory: RunDirectory, run: Run, env: Mapping[str, str], fleet: Fleet, *, is_synced: bool
 ) -> None:
-    """Query the workers of a started run for the versions of its interpreter, unless these are on record.
+    """Query the workers of a started run for the versions of its interpreter, unless they are on record.
 
-    A run whose command names no interpreter is not queried: a session costs a login, and the answer might be another
-    interpreter's. Errors are ignored: nothing of the run depends on the versions.
+    A run whose command names no interpreter is left out: a session costs a login, and the answer might be about
+    another interpreter. Errors are ignored: nothing depends on the versions.
     """
     if not names_interpreter(run) or status_of(directory).versions:
         return
