@@ -30,24 +30,24 @@ umask 077
 
 say_aside() { say "$@" >&2; }
 
-# The hundredths of a second since boot in tt_now, without a fork.
+# Set tt_now to the hundredths of a second since boot, without a fork.
 now() { read -r tt_now tt_rest </proc/uptime; tt_now=${tt_now%.*}${tt_now#*.}; }
 
-# The first line of file $2 in variable $1, empty where there is none.
+# Set variable $1 to the first line of file $2; empty if there is none.
 read_line() { eval "$1="; [ ! -s "$2" ] || { IFS= read -r "$1" <"$2"; } 2>/dev/null || :; }
 
-# Text of an error, in one short line of an answer.
+# Print the text of an error as one short line, for an answer.
 brief() { printf %s "$1" | tr '\n\r\t' '   ' | head -c 400; }
 
-# The lines of stdin that match a basic regular expression; coreutils have no grep.
+# Print the lines of stdin that match a basic regular expression; coreutils have no grep.
 pick() { LC_ALL=C nl -w1 -s"$tt_tab" -bp"$1" | cut -s -f2-; }
 
 # --- processes of a run -----------------------------------------------------------------------------------------------
 
-# The run's tag in tt_tag, empty where it is not known.
+# Set tt_tag to the run's tag; empty if it is not known.
 read_tag() { [ -n "$tt_tag" ] || read_line tt_tag "$tt_d/tag"; }
 
-# Call $1 with each word of $2, output of `head -v` on files of /proc. tt_p is then the process that the word is about.
+# Call $1 with each word of $2, the output of `head -v` on files of /proc. tt_p is then the process of the word's file.
 by_process() {
   tt_p= tt_call=$1
   for tt_w in $2; do
@@ -59,12 +59,12 @@ by_process() {
   done
 }
 
-# Every live process of the run, in tt_members. Most have the tag, a limit that a process inherits and can only lower.
-# Where no process has it, those with another limit are examined, and with $1 = all every process.
+# Set tt_members to every live process of the run. Most have the tag, a limit that a process inherits and can only
+# lower. If none has it, those with a different limit are examined; with $1 = all, every process is.
 members() {
   tt_members= tt_which=
   read_tag
-  # head goes on where a process vanishes in between; tail would not.
+  # head continues if a process vanishes in between; tail would not.
   by_process add_by_limit "$(head -v -c 4096 /proc/[0-9]*/limits 2>/dev/null |
     pick '^==> /proc/[0-9]*/limits <==$\|^Max file locks  *[0-9]')"
   [ "${1:-}" != all ] && [ -n "$tt_tag" ] || tt_which='[0-9]*'
@@ -85,7 +85,7 @@ add_member() {
   return 0
 }
 
-# The files $1 of the processes in tt_which (pids, or a pattern), in tt_files.
+# Set tt_files to the files $1 of the processes in tt_which (pids, or a pattern).
 files_of() {
   set -f
   tt_files=
@@ -94,7 +94,7 @@ files_of() {
 }
 
 # Add the processes in tt_which that have the run's variable, are in the leader's session, or have the job's output
-# open. One that gave up all of these and the tag is not found, unless the run has a cgroup.
+# open. A process that has none of these nor the tag is not found, unless the run has a cgroup.
 add_unmarked() {
   add_marked "[0-9]*/$tt_run/$tt_worker/"
   leader
@@ -135,7 +135,7 @@ holders() {
   done
 }
 
-# Whether a process of the run is left; one that forks and exits fast enough shows in the cgroup only.
+# Whether a process of the run is left; one that forks and exits fast enough is seen in the cgroup only.
 has_processes() {
   members "$@"
   [ -z "$tt_members" ] || return 0
@@ -143,8 +143,8 @@ has_processes() {
   [ -n "$tt_cgroup" ] && read -r tt_w tt_v 2>/dev/null <"$tt_cgroup/cgroup.events" && [ "$tt_w $tt_v" = 'populated 1' ]
 }
 
-# The leader's pid in tt_leader, empty where it is gone or its pid was reused; its session in tt_session_of, empty where
-# that number was reused.
+# Set tt_leader to the leader's pid, empty if it is gone or its pid was reused, and tt_session_of to its session, empty
+# if that number was reused.
 leader() {
   tt_leader= tt_session_of= tt_lp=
   [ ! -s "$tt_d/pid" ] || read -r tt_lp tt_ls <"$tt_d/pid"
@@ -156,8 +156,8 @@ leader() {
 
 # --- ending them ------------------------------------------------------------------------------------------------------
 
-# Signal the leader's group at once, then the others. TERM goes to each process once, by whatever ends the run: one that
-# saves at its first TERM may take a second one for impatience. Those that got it are recorded before it is sent.
+# Send signal $1 to the leader's group at once, then to the others. Each process gets only one TERM, whatever ends the
+# run: one that saves at its first TERM may take a second one for impatience. They are recorded before it is sent.
 signal_all() {
   leader
   tt_known= tt_new= tt_others=
@@ -181,8 +181,8 @@ kill_cgroup() {
   [ -z "$tt_cgroup" ] || { echo 1 >"$tt_cgroup/cgroup.kill"; } 2>/dev/null
 }
 
-# End every process of the run: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left. $2 = all
-# looks for unmarked ones among all processes.
+# End every process of the run: TERM, grace ($1, tenths of a second), KILL, then freeze and kill what is left. With
+# $2 = all, unmarked processes of the run are searched among all processes.
 # A stopped process cannot fork, so the scan is repeated until two scans agree.
 sweep() {
   has_processes "$2" || return 0
@@ -208,8 +208,8 @@ sweep() {
 }
 
 # End and remove the run's container, if it has one, after a grace of $1 seconds: it is a process of Docker's daemon, and
-# `docker run` may have ended without it (docker/cli#5241, moby/moby#9098). Fails where it may be left, with the reason in
-# tt_why. A second removal at the same time fails, so that the list of containers decides.
+# `docker run` may have ended without it (docker/cli#5241, moby/moby#9098). Fails if it may be left, with the reason in
+# tt_why. A second removal at the same time fails, so the list of containers decides.
 remove_container() {
   read_line tt_line "$tt_d/container"
   [ -n "$tt_line" ] || return 0
@@ -230,7 +230,7 @@ remove_container() {
 
 alive() { [ -e "$tt_d/alive" ] && ! flock -n -s "$tt_d/alive" true; }
 
-# --- a live supervisor, whatever becomes of the run's directory -------------------------------------------------------
+# --- a live supervisor, whatever happens to the run's directory -------------------------------------------------------
 
 # Write what identifies the supervisor: its pid, the run's attempt, place and marks; root; cgroup; then the run's record.
 write_card() {
@@ -244,7 +244,7 @@ write_card() {
   } >card
 }
 
-# The supervisors' processes of a run and a worker (patterns $1, $2) in tt_supervisors.
+# Set tt_supervisors to the supervisors' processes of a run and a worker (patterns $1, $2).
 supervisors() {
   tt_supervisors=
   by_process add_supervisor "$(head -v -c 4096 /proc/[0-9]*/cmdline 2>/dev/null | LC_ALL=C tr '\0\t\\' ' __' |
@@ -254,7 +254,7 @@ supervisors() {
 add_supervisor() { [ "$1" != supervise ] || tt_supervisors="$tt_supervisors $tt_p"; }
 
 # Read the card of a supervisor's process $1 into tt_sup and tt_its_NAME. Fails for an earlier version, which has none, and
-# for another user's process, which is not believed.
+# for another user's process, which is not trusted.
 read_card() {
   [ -O "/proc/$1" ] && [ -f "/proc/$1/fd/4" ] && [ -f "/proc/$1/fd/8" ] || return 1
   {
@@ -266,8 +266,8 @@ read_card() {
   [ "/proc/$tt_sup/fd/8" -ef "/proc/$1/fd/8" ] || tt_sup=$1
 }
 
-# Whether the run's directory has the files that describe it, with the lock that its supervisor holds. tt_main is the
-# supervisor, where it lives and is not of an earlier version.
+# Whether the run's directory has the files that describe it, with the lock that its supervisor holds. Sets tt_main to
+# the supervisor if it lives and is not of an earlier version.
 is_intact() {
   tt_main=
   [ -e "$tt_d/alive" ] && [ -s "$tt_d/tag" ] && [ -s "$tt_d/boot" ] && [ -s "$tt_d/attempt" ] || return 1
@@ -275,8 +275,8 @@ is_intact() {
   [ "/proc/$tt_main/fd/8" -ef "$tt_d/alive" ] || { tt_main=; return 1; }
 }
 
-# Find a run that is alive although its directory was removed, emptied or is elsewhere, by its supervisor's process.
-# tt_unnamed is a supervisor of an earlier version, whose directory is not known.
+# Find a run that is alive although its directory was removed, emptied or moved, by its supervisor's process.
+# Sets tt_unnamed to a supervisor of an earlier version, whose directory is not known.
 find_alive() {
   tt_unnamed= tt_main=
   supervisors "$tt_run" "$tt_worker"
@@ -322,8 +322,8 @@ open_up() {
   done
 }
 
-# Restore the directory of the run whose supervisor this is, unless the whole root was removed: a follower then reads the
-# end from what is still open.
+# Restore the directory of this supervisor's run, unless the whole root was removed: a follower then reads the end from
+# the files that are still open.
 restore() {
   IFS=' ' read -r tt_me tt_w </proc/self/stat
   open_up
@@ -331,7 +331,7 @@ restore() {
   is_intact && [ "$tt_d/alive" -ef /proc/self/fd/8 ] || { read_card "$tt_me" && give_back "$tt_me"; }
 }
 
-# Choose the log to read, in tt_log: the one that a live supervisor writes, whatever is in its place.
+# Set tt_log to the log to read: the one that a live supervisor writes, whatever is in its place.
 choose_log() {
   tt_log=log
   [ -z "$tt_main" ] || [ ! -f "/proc/$tt_main/fd/7" ] || tt_log=/proc/$tt_main/fd/7
@@ -342,7 +342,8 @@ choose_log() {
 
 # --- the worker: its name, lock and devices ---------------------------------------------------------------------------
 
-# The worker among those that share this directory, in tt_place: its host name, and the address and port of this login.
+# Set tt_place to the name of this worker among those that share the directory: its host name, and this login's address
+# and port.
 place() {
   read -r tt_w </proc/sys/kernel/hostname
   set -- ${SSH_CONNECTION:-}
@@ -357,7 +358,7 @@ lock_worker() {
   tt_o= tt_ow=
   read -r tt_o tt_ow <"$tt_lock"
   if flock -n 9; then
-    # A run with a recorded end has left nothing.
+    # A run with a recorded end has left no process.
     [ -n "$tt_o" ] && [ -s "$tt_root/runs/$tt_o/$tt_ow/status" ] || refuse_beside_others
     printf '%s %s\n' "$tt_run" "$tt_worker" >"$tt_lock"
     return 0
@@ -373,7 +374,7 @@ lock_worker() {
   refuse "busy run ${tt_o:-?} pid ${tt_lp:-?} command ${tt_c:-not started yet}"
 }
 
-# Refuse where a run is alive whose directory and lock were removed.
+# Refuse if a run is alive whose directory and lock were removed.
 refuse_beside_others() {
   supervisors '[^ ]*' '[^ ]*'
   for tt_v in $tt_supervisors; do
@@ -411,14 +412,14 @@ check_devices() {
 
 # --- launch -----------------------------------------------------------------------------------------------------------
 
-# Remove what this launch made and put an earlier attempt's directory back. Called once at most.
+# Remove what this launch made, and put an earlier attempt's directory back. Called at most once.
 unmake() {
   trap '' PIPE
   remove_cgroup
   cd /
   rm -rf "$tt_d"
   tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
-  # Fails where another keeper's launch took the place meanwhile: the earlier attempt stays aside.
+  # Fails if another keeper's launch took the place meanwhile: the earlier attempt stays aside.
   if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
   rmdir "$tt_root/runs/$tt_run" 2>/dev/null
   return 0
@@ -430,7 +431,7 @@ refuse() {
   exit 3
 }
 
-# The machine's out-of-memory kills since its boot, in tt_oom.
+# Set tt_oom to the machine's out-of-memory kills since its boot.
 oom_kills() {
   tt_oom=$(cat /proc/vmstat)
   tt_oom=${tt_oom##*oom_kill }
@@ -460,13 +461,13 @@ choose_tag() {
   tt_why=$(exec 2>&1; echo "$tt_tag" >"$tt_d/tag") || refuse_write
 }
 
-# The job's environment mark in tt_mark: tag, run, worker, place and root.
+# Set tt_mark to the job's environment mark: tag, run, worker, place and root.
 make_mark() {
   set -- $(printf %s "$tt_root" | cksum)
   tt_mark=$tt_tag/$tt_run/$tt_worker/$tt_place/$1
 }
 
-# Make a cgroup for the run, where this user may (root, with cgroup v2 from Linux 5.14 on).
+# Make a cgroup for the run, if this user may (root, with cgroup v2 from Linux 5.14 on).
 make_cgroup() {
   tt_cgroup=
   for tt_w in /sys/fs/cgroup /sys/fs/cgroup/unified; do [ -w "$tt_w/cgroup.procs" ] && break; done
@@ -478,7 +479,7 @@ make_cgroup() {
 
 remove_cgroup() { read_line tt_cgroup "$tt_d/cgroup"; [ -z "$tt_cgroup" ] || rmdir "$tt_cgroup" 2>/dev/null; }
 
-# Make the log, and reserve room for it and for the record of the job's end. Refuses where the disk is full.
+# Make the log, and reserve room for it and for the record of the job's end. Refuses if the disk is full.
 reserve_room() {
   : >log
   : >room
@@ -533,7 +534,7 @@ check_command() {
   refuse "command $(brief "$tt_why")"
 }
 
-# The attempt in the run's directory, in tt_at.
+# Set tt_at to the attempt in the run's directory.
 attempt_here() { read_line tt_at "$tt_d/attempt"; tt_at=${tt_at:-0}; }
 
 # Whether an earlier attempt was set aside here.
@@ -575,8 +576,8 @@ make_directory() {
   echo "$tt_attempt" >attempt
 }
 
-# Store what is to run, of sizes $1 and $2. A keeper that does not know the secrets sends nothing: the files of the
-# earlier attempt are copied.
+# Store the job's text and the run's record, of sizes $1 and $2. A keeper that does not know the secrets sends nothing:
+# the files of the earlier attempt are copied.
 receive_files() {
   if [ "$1" = 0 ]; then
     [ -n "$tt_aside" ] || refuse "cut nothing of an earlier attempt is here to launch again"
@@ -627,7 +628,7 @@ launch() {
 
 # --- supervise: the barrier, the lease, the job -----------------------------------------------------------------------
 
-# The field of an answer about a run that a user stopped, in tt_by.
+# Set tt_by to the field of an answer about a run that a user stopped.
 by_person() { tt_by=; [ ! -e "../stopped-$tt_worker" ] || tt_by=' stopped=1'; }
 
 # End the job unless the launcher confirms it in time. SIGPIPE is ignored: a dead launcher must not end this watch.
@@ -653,7 +654,7 @@ lease() {
   fi
 }
 
-# The job's process, tagged before it looks for `cancel`: either it sees a stop, or the stop sees this process.
+# The script of the job's process, tagged before it checks for `cancel`: either it sees a stop, or the stop sees it.
 tt_job='exec 2>&1 </dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
 [ ! -s "$1/cgroup" ] || { IFS= read -r tt_stat <"$1/cgroup" && echo 0 >"$tt_stat/cgroup.procs"; } 2>/dev/null
 [ ! -e "$1/cancel" ] || { : >"$1/ack"; exit 143; }
@@ -731,10 +732,10 @@ supervise() {
 
 # --- the log, and how the run ended -----------------------------------------------------------------------------------
 
-# Whether the job's processes are ended, by the file of its code ($1, or descriptor 6).
+# Whether the job's processes have ended, by the file of its code ($1, or descriptor 6).
 is_swept() { { read -r tt_w; read -r tt_w; read -r tt_w; } <"${1:-/proc/self/fd/6}"; [ "$tt_w" = swept ]; } 2>/dev/null
 
-# Whether there is room for the next tt_count blocks of dd. Only a lack of room is waited for, not another error.
+# Whether there is room for the next tt_count blocks of dd. Only a lack of room counts, not another error.
 has_room() {
   tt_count=$tt_blocks
   # Where no room can be reserved, one block at a time shows whether there is some again.
@@ -750,8 +751,8 @@ has_room() {
   [ "$tt_count" -gt 0 ]
 }
 
-# Copy the pipe to the log. A block is read only when there is room for it: a full disk blocks the job in its write and
-# loses nothing. What is left in the pipe after the job's end has reserved room.
+# Copy the pipe to the log. A block is read only when there is room for it: a full disk blocks the job in its write, and
+# nothing is lost. Room is reserved for what is left in the pipe after the job's end.
 logger() {
   tt_top=$((tt_reserve + tt_last))
   while :; do
@@ -780,7 +781,7 @@ logger() {
 is_full() { [ ! -e room ] || mv room full; } 2>/dev/null
 is_roomy() { [ ! -e full ] || mv full room; } 2>/dev/null
 
-# The blocks that dd read, in tt_n, from its message after any warnings; empty where it was killed.
+# Set tt_n to the number of blocks that dd read, from its message after any warnings; empty if it was killed.
 count_of() {
   tt_n=
   for tt_w; do
@@ -840,9 +841,9 @@ finish() {
 
 # --- follow -----------------------------------------------------------------------------------------------------------
 
-# Open what a follower of attempt $1 reads: 5 code, 6 why, 7 log, 8 alive. A live supervisor's descriptors stay whatever
-# becomes of the run's directory. Files alone are believed where they show an end or a held lock; otherwise they may just
-# be on their way to be removed.
+# Open what a follower of attempt $1 reads: 5 code, 6 why, 7 log, 8 alive. A live supervisor's descriptors remain,
+# whatever happens to the run's directory. Files alone are trusted if they show an end or a held lock; otherwise they may
+# be about to be removed.
 open_record() {
   open_up
   is_intact || find_alive
@@ -875,7 +876,7 @@ is_free() { flock -n -s /proc/self/fd/8 true; }
 
 log_size() { stat -L -c %s /proc/self/fd/7; }
 
-# Say how attempt $1 ended: by its status, or by what is still open where that is not left.
+# Report how attempt $1 ended: by its status, or if that is gone, by the files that are still open.
 report_end() {
   if enter "$1" && [ -s status ]; then
     read_line tt_line status
@@ -890,9 +891,9 @@ report_end() {
   fi
 }
 
-# Tell a follower of a live run whether there is room on the disk, then every change, and how the job ended while what
-# it left behind is still being ended. Ends with the shell that started it, which a killed sshd takes along without a
-# chance to end this.
+# Report to a follower of a live run whether there is room on the disk, and every change; and how the job ended, while
+# processes that it left behind are still being ended. Ends with the shell that started it, because a killed sshd takes
+# that shell along without a chance to end this.
 report_changes() {
   tt_before= tt_said=
   while kill -0 $$ 2>/dev/null; do
@@ -905,8 +906,8 @@ report_changes() {
   done
 }
 
-# Send attempt $3's log from byte $1 on, for at most $2 seconds, looking for more every $tt_pace. A log that is shorter
-# sends nothing: until the job ends, or 30 seconds have passed and it may have grown again.
+# Send attempt $3's log from byte $1 on, for at most $2 seconds, checking for more every $tt_pace seconds. Of a shorter
+# log nothing is sent: this waits until the job ends, or 30 seconds have passed and the log may have grown again.
 follow() {
   open_record "$3" || { say norun; exit 4; }
   enter "$3"
@@ -963,14 +964,14 @@ find_machine() {
 
 unconfirmed() { say "unconfirmed $*"; exit 0; }
 
-# Refuse to confirm a stop while there are processes of the run, or where the last sweep (status $1) found new ones.
+# Refuse to confirm a stop while there are processes of the run, or if the last sweep (status $1) found new ones.
 check_swept() {
   members all
   [ -z "$tt_members" ] || unconfirmed "still there:$(describe $tt_members)"
   [ "$1" = 0 ] || unconfirmed "new processes of the run keep appearing"
 }
 
-# End a run without a directory that the launcher knows to have begun here: grace $1, tag $2 (0 or empty: unknown).
+# End a run that has no directory here: grace $1, and tag $2 that the launcher knows (0 or empty: unknown).
 stop_without_directory() {
   [ -z "$tt_unnamed" ] || unconfirmed "its directory is gone, and its supervisor lives:$(describe "$tt_unnamed")"
   [ "${2:-0}" = 0 ] || tt_tag=$2
@@ -991,8 +992,7 @@ supervisor_ended() {
 }
 
 # End the run here: $1 is the grace in tenths of a second; with $2 = 1 no further attempt may begin here either; $3 is
-# the tag that the launcher knows, or 0.
-# Confirmed only when nothing is left, by every sign there is.
+# the tag that the launcher knows, or 0. A stop is confirmed only when every check finds nothing left.
 stop() {
   tt_w=$tt_root/runs/$tt_run
   # The mark's time shows whether it came before an end, so the first stop's mark stays.
@@ -1043,7 +1043,7 @@ stop() {
 
 # --- status, list and other verbs -------------------------------------------------------------------------------------
 
-# What became of the run, in tt_c.
+# Set tt_c to the condition of the run.
 condition() {
   if alive; then
     # Aborted and still alive: its end is not written yet.
@@ -1053,7 +1053,7 @@ condition() {
   else tt_c=lost; fi
 }
 
-# Enter the run's directory; wait a moment for the next attempt's where only an earlier one was set aside.
+# Enter the run's directory; if only an earlier attempt is there, set aside, wait a moment for the next one's.
 enter_or_wait() {
   for tt_w in 1 2 3 4 5; do
     cd "$tt_d" 2>/dev/null && return 0
@@ -1067,7 +1067,8 @@ report() {
   enter_or_wait || { say norun; exit 0; }
   condition
   case $tt_c in
-    never | lost) find_alive; [ -z "$tt_main" ] || ! cd "$tt_d" || condition ;;  # its directory may just be being removed
+    # Its directory may be about to be removed.
+    never | lost) find_alive; [ -z "$tt_main" ] || ! cd "$tt_d" || condition ;;
   esac
   choose_log
   read_tag
@@ -1084,10 +1085,9 @@ report() {
 status() { report status; }
 
 list() {
-  tt_here=$tt_root
   supervisors '[^ ]*' '[^ ]*'
   for tt_v in $tt_supervisors; do
-    read_card "$tt_v" && [ "$tt_its_root" = "$tt_here" ] || continue
+    read_card "$tt_v" && [ "$tt_its_root" = "$tt_root" ] || continue
     tt_d=$tt_root/runs/$tt_its_run/$tt_its_worker
     is_intact || (give_back "$tt_sup")
   done
@@ -1124,8 +1124,8 @@ keep() {
   say kept
 }
 
-# Claim --on-end for keeper directory $1; answer the number that claimed it first. Linked, so that the first number is
-# there whole or not at all.
+# Claim --on-end for the keeper's directory of number $1; answer the number that claimed it first. A link makes that
+# number appear whole.
 entitle() {
   [ -d "$tt_root/runs/$tt_run" ] || { say norun; exit 0; }
   tt_w=$tt_root/runs/$tt_run/on-end-$tt_worker
@@ -1135,7 +1135,7 @@ entitle() {
   say "entitled $tt_line"
 }
 
-# Remove a run that is over; what may be alive is kept.
+# Remove a run that is over, unless something of it may be alive.
 delete() {
   tt_all=$tt_root/runs/$tt_run
   if cd "$tt_d" 2>/dev/null; then
