@@ -75,10 +75,8 @@ async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
     """Fetch one attempt's logs from every reachable worker."""
     reachability = Reachability(KeeperTimeouts())
     indices = [worker.index for worker in directory.run.workers]
-    followers = {
-        index: Follower(directory, fleet, index, attempt=attempt, reachability=reachability) for index in indices
-    }
-    tasks = {index: asyncio.ensure_future(follower.run()) for index, follower in followers.items()}
+    followers = (Follower(directory, fleet, index, attempt=attempt, reachability=reachability) for index in indices)
+    tasks = {follower.worker: asyncio.ensure_future(follower.run()) for follower in followers}
     try:
         while remaining := [index for index, task in tasks.items() if not task.done()]:
             if all(reachability.seconds_unreachable(index) > _UNREACHABLE_TIMEOUT_S for index in remaining):
