@@ -94,7 +94,7 @@ class RunLifecycle:
                 leadership=self.leadership,
             )
             result = await attempt.run()
-            if result is None or not may_restart(self.directory, result):
+            if result is None or not _may_restart(self.directory, result):
                 return result
             self.attempt += 1
             is_gone = status_of(self.directory).slice_is_gone
@@ -179,7 +179,7 @@ def _as_stopped(result: AttemptResult) -> AttemptResult:
     return replace(result, state=RunState.STOPPED, cause=None, worker=None, remedy=None)
 
 
-def may_restart(directory: RunDirectory, result: AttemptResult) -> bool:
+def _may_restart(directory: RunDirectory, result: AttemptResult) -> bool:
     """Return whether a failed attempt is followed by another one.
 
     The first launch must succeed: if a job cannot start, the run fails at once. After that, a failed launch counts as

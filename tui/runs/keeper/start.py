@@ -44,7 +44,7 @@ def start_keeper(
 ) -> int:
     """Start the run's keeper and return its pid, or the pid of a keeper that is running already.
 
-    The keeper has a session of its own, no terminal and `/` as its working directory; its own messages go to
+    The keeper runs in a new session, without a terminal and with `/` as its working directory; its messages go to
     keeper.log. Without `spec`, it follows the run and applies the policies in run.json. Raises TpuTuiError if the
     keeper did not start, and UsageError for a spec that could not run or a run that is only read.
     """

@@ -1,1 +1,1 @@
-"""A launch: what is asked for, what is checked, and all workers started or none."""
+"""Launch a run: its request, its checks, and the start on all workers or none."""

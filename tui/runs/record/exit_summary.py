@@ -60,7 +60,7 @@ def was_stopped_on_purpose(status: RunStatus) -> bool:
 
 
 def ended_with_the_others(status: RunStatus, part: WorkerStatus) -> bool:
-    """Return whether a worker ended because of a stop or a lost partner, not by a failure of its own."""
+    """Return whether a worker ended because of a stop or a lost partner, not because its own job failed."""
     if was_stopped_on_purpose(status):
         return True
     return part.worker != status.first_failure and _kind(status, part) in (_STOPPED, _LOST_IT)

@@ -125,7 +125,7 @@ class RunStatus:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it is over and a keeper followed every log as far as it could be reached."""
+        """Return whether it is over and a keeper followed every log to its end, or until the worker was given up."""
         return self.state.is_over and not self.is_worker_report
 
     @property
