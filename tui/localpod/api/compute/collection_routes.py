@@ -1,8 +1,9 @@
-"""The routes of what is only stored: disks, images, instance templates and resource policies."""
+"""The routes of resources that are documents only: disks, images, instance templates and resource policies."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -17,10 +18,10 @@ from tui.localpod.api.compute.answers import (
     relative,
 )
 from tui.localpod.api.compute.documents import DISKS, IMAGES, POLICIES, TEMPLATES, DocumentStore, singular
-from tui.localpod.api.compute.guard import GLOBAL, REGION, ZONE, Guard, Handler, place_of
+from tui.localpod.api.compute.guard import GLOBAL, REGION, ZONE, Guard, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.localpod.api.faults import ServiceFaults
-from tui.pod.api_paths import last_part, region_of
+from tui.pod.api_paths import region_of
 
 _STORED = {DISKS: ZONE, IMAGES: GLOBAL, TEMPLATES: GLOBAL, POLICIES: REGION}
 _LABELLED = (DISKS, IMAGES)
@@ -30,7 +31,7 @@ Rows = Iterable[tuple[str, dict[str, Any]]]
 
 
 class CollectionRoutes:
-    """Serves the store; operations take the faults' time and fail as they would at once."""
+    """Serves the store. A request is checked and takes effect at once; its operation ends after the faults' delay."""
 
     def __init__(
         self, store: DocumentStore, operations: ComputeOperations, faults: ServiceFaults, zones: Sequence[str]
@@ -42,36 +43,34 @@ class CollectionRoutes:
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
         """Yield the routes, each guarded by its permission."""
-        yield web.get(
-            f"{PROJECT}/{GLOBAL}/images/family/{{family}}", guard("compute.images.getFromFamily", self._from_family)
-        )
+        from_family = guard("compute.images.getFromFamily", partial(self._get, IMAGES))
+        yield web.get(f"{PROJECT}/{GLOBAL}/images/family/{{family}}", from_family)
         for collection, place in _STORED.items():
             base = f"{PROJECT}/{place}/{collection}"
             resource = f"{base}/{{name}}"
             permission = f"compute.{collection}"
-            yield web.get(base, guard(f"{permission}.list", self._in(collection, self._list)))
-            yield web.post(base, guard(f"{permission}.create", self._in(collection, self._insert)))
-            yield web.get(resource, guard(f"{permission}.get", self._in(collection, self._get)))
-            yield web.delete(resource, guard(f"{permission}.delete", self._in(collection, self._delete)))
+            yield web.get(base, guard(f"{permission}.list", partial(self._list, collection)))
+            yield web.post(base, guard(f"{permission}.create", partial(self._insert, collection)))
+            yield web.get(resource, guard(f"{permission}.get", partial(self._get, collection)))
+            yield web.delete(resource, guard(f"{permission}.delete", partial(self._delete, collection)))
             if collection in _LABELLED:
-                yield web.post(
-                    f"{resource}/setLabels", guard(f"{permission}.setLabels", self._in(collection, self._set_labels))
-                )
+                set_labels = guard(f"{permission}.setLabels", partial(self._set_labels, collection))
+                yield web.post(f"{resource}/setLabels", set_labels)
             if collection != IMAGES:
-                yield self.aggregated(guard, collection, self._rows(collection))
+                yield self.aggregated(guard, collection, partial(self._rows, collection))
 
     def aggregated(self, guard: Guard, collection: str, rows: Callable[[], Rows]) -> web.RouteDef:
-        """Return the route of the resources of all places, by place; a zone that is unavailable says so."""
+        """Return the route that lists the resources by place, with a warning for an unavailable zone."""
 
         async def handle(request: web.Request) -> web.Response:
             page, more = page_of(request, [{"place": place, "row": row} for place, row in rows()], "row")
-            scopes = [f"zones/{zone}" for zone in self._zones]
             items: dict[str, Any] = {}
             for entry in page:
                 items.setdefault(entry["place"], {collection: []})[collection].append(entry["row"])
-            for scope in scopes:
-                if self._faults.is_unavailable(last_part(scope)):
-                    message = f"{last_part(scope)} did not answer"
+            for zone in self._zones:
+                scope = f"zones/{zone}"
+                if self._faults.is_unavailable(zone):
+                    message = f"{zone} did not answer"
                     items[scope] = {"warning": {"code": "UNREACHABLE", "message": message}}
                 elif scope not in items:
                     message = f"There are no results for scope '{scope}' on this page."
@@ -80,33 +79,20 @@ class CollectionRoutes:
 
         return web.get(f"{PROJECT}/aggregated/{collection}", guard(f"compute.{collection}.list", handle))
 
-    def _rows(self, collection: str) -> Callable[[], Rows]:
-        def rows() -> Rows:
-            for place in self._store.places(collection):
-                yield from ((place, row) for row in self._store.list_all(collection, place))
+    def _rows(self, collection: str) -> Rows:
+        for place in self._store.places(collection):
+            yield from ((place, row) for row in self._store.list_all(collection, place))
 
-        return rows
-
-    @staticmethod
-    def _in(collection: str, handle: Callable[[web.Request, str], Awaitable[web.Response]]) -> Handler:
-        async def handler(request: web.Request) -> web.Response:
-            return await handle(request, collection)
-
-        return handler
-
-    async def _list(self, request: web.Request, collection: str) -> web.Response:
+    async def _list(self, collection: str, request: web.Request) -> web.Response:
         rows, more = page_of(request, self._store.list_all(collection, place_of(request)))
         return list_answer(f"compute#{singular(collection)}List", rows, more)
 
-    async def _get(self, request: web.Request, collection: str) -> web.Response:
+    async def _get(self, collection: str, request: web.Request) -> web.Response:
         if collection == IMAGES:
             return answer(self._store.image(request.path))
-        return answer(self._store.get(self._path(request, collection)))
+        return answer(self._store.get(self._path(collection, request)))
 
-    async def _from_family(self, request: web.Request) -> web.Response:
-        return answer(self._store.image(request.path))
-
-    async def _insert(self, request: web.Request, collection: str) -> web.Response:
+    async def _insert(self, collection: str, request: web.Request) -> web.Response:
         body, place = await read_document(request), place_of(request)
         scope, _, name = place.partition("/")
         names = {"zones": self._zones, "regions": [region_of(zone) for zone in self._zones]}.get(scope, ())
@@ -127,15 +113,15 @@ class CollectionRoutes:
             if self._store.exists(machine) and self._store.get(machine)["status"] != "TERMINATED":
                 self._store.check_unused(path)
 
-    async def _delete(self, request: web.Request, collection: str) -> web.Response:
-        path = self._path(request, collection)
+    async def _delete(self, collection: str, request: web.Request) -> web.Response:
+        path = self._path(collection, request)
         self._store.check_unused(path)
         return self._operations.start(request, "delete", path, lambda: self._store.delete(path))
 
-    async def _set_labels(self, request: web.Request, collection: str) -> web.Response:
-        body, path = await read_document(request), self._path(request, collection)
+    async def _set_labels(self, collection: str, request: web.Request) -> web.Response:
+        body, path = await read_document(request), self._path(collection, request)
         self._store.set_labels(path, body)
         return self._operations.start(request, "setLabels", path)
 
-    def _path(self, request: web.Request, collection: str) -> str:
+    def _path(self, collection: str, request: web.Request) -> str:
         return self._store.path(collection, place_of(request), request.match_info["name"])

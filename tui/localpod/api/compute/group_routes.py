@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -22,12 +23,12 @@ from tui.localpod.api.compute.answers import (
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import POLICIES, TEMPLATES, DocumentStore, fingerprint
 from tui.localpod.api.compute.groups import BULK, DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
-from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, Handler, place_of
+from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.pod.api_paths import last_part, region_of
 
 _ALSO_SET = ("description", "targetSizePolicy", "resourcePolicies", "autoHealingPolicies", "namedPorts")
-_MOST_MACHINES = 1000
+_MAX_MACHINES = 1000
 _CONTROLLED = (
     "This instance group is controlled by Instance Group Manager '{name}'. To modify instances in this group, use "
     "the Instance Group Manager API: https://cloud.google.com/compute/docs/reference/latest/instanceGroupManagers"
@@ -35,9 +36,12 @@ _CONTROLLED = (
 UPDATE = "compute.instanceGroupManagers.update"
 _GROUPS = "instanceGroups"
 
+ToDocument = Callable[[Group], dict[str, Any]]
+"""Returns a group as the API answers with it: as a manager, or as the instance group that it controls."""
+
 
 class GroupRoutes:
-    """Serves the managed groups; an operation on a group ends before its machines have followed."""
+    """Serves the managed groups. An operation on a group ends before the machines of the group have changed."""
 
     def __init__(
         self, store: DocumentStore, groups: ManagedGroups, operations: ComputeOperations, zones: Sequence[str]
@@ -51,10 +55,11 @@ class GroupRoutes:
         """Yield the routes, each guarded by its permission."""
         base = f"{PROJECT}/{ZONE}/{MANAGERS}"
         resource = f"{base}/{{name}}"
-        yield collections.aggregated(guard, MANAGERS, self._rows(self._groups.to_document))
-        yield web.get(base, guard(f"compute.{MANAGERS}.list", self._listing(MANAGERS, self._groups.to_document)))
+        to_manager, to_group = self._groups.to_document, self._to_instance_group
+        yield collections.aggregated(guard, MANAGERS, partial(self._rows, to_manager))
+        yield web.get(base, guard(f"compute.{MANAGERS}.list", partial(self._list, MANAGERS, to_manager)))
         yield web.post(base, guard(f"compute.{MANAGERS}.create", self._insert))
-        yield web.get(resource, guard(f"compute.{MANAGERS}.get", self._getting(self._groups.to_document)))
+        yield web.get(resource, guard(f"compute.{MANAGERS}.get", partial(self._get, to_manager)))
         yield web.delete(resource, guard(f"compute.{MANAGERS}.delete", self._delete))
         yield web.post(f"{resource}/resize", guard(UPDATE, self._resize))
         yield web.post(f"{resource}/recreateInstances", guard(UPDATE, self._recreate))
@@ -62,11 +67,9 @@ class GroupRoutes:
         yield web.post(f"{resource}/listManagedInstances", guard(f"compute.{MANAGERS}.get", self._list_managed))
         yield web.get(f"{resource}/listErrors", guard(f"compute.{MANAGERS}.get", self._list_errors))
         groups = f"{PROJECT}/{ZONE}/{_GROUPS}"
-        yield collections.aggregated(guard, _GROUPS, self._rows(self._to_instance_group))
-        yield web.get(groups, guard("compute.instanceGroups.list", self._listing(_GROUPS, self._to_instance_group)))
-        yield web.get(
-            f"{groups}/{{name}}", guard("compute.instanceGroups.get", self._getting(self._to_instance_group))
-        )
+        yield collections.aggregated(guard, _GROUPS, partial(self._rows, to_group))
+        yield web.get(groups, guard("compute.instanceGroups.list", partial(self._list, _GROUPS, to_group)))
+        yield web.get(f"{groups}/{{name}}", guard("compute.instanceGroups.get", partial(self._get, to_group)))
         yield web.post(f"{groups}/{{name}}/listInstances", guard("compute.instanceGroups.list", self._list_instances))
         yield collections.aggregated(guard, "autoscalers", lambda: ())
         yield web.get(f"{PROJECT}/{ZONE}/autoscalers", guard("compute.autoscalers.list", _no_autoscalers))
@@ -75,22 +78,16 @@ class GroupRoutes:
         """Return the managed group that a request's path names. Raises ComputeError."""
         return self._groups.get(self._store.path(MANAGERS, place_of(request), request.match_info["name"]))
 
-    def _rows(self, convert: Callable[[Group], dict[str, Any]]) -> Callable[[], Rows]:
-        return lambda: [(f"zones/{group.zone}", convert(group)) for group in self._groups.all()]
+    def _rows(self, to_document: ToDocument) -> Rows:
+        return [(f"zones/{group.zone}", to_document(group)) for group in self._groups.all()]
 
-    def _listing(self, collection: str, convert: Callable[[Group], dict[str, Any]]) -> Handler:
-        async def handle(request: web.Request) -> web.Response:
-            zone = request.match_info["zone"]
-            rows, more = page_of(request, [convert(group) for group in self._groups.all() if group.zone == zone])
-            return list_answer(f"compute#{collection.removesuffix('s')}List", rows, more)
+    async def _list(self, collection: str, to_document: ToDocument, request: web.Request) -> web.Response:
+        zone = request.match_info["zone"]
+        rows, more = page_of(request, [to_document(group) for group in self._groups.all() if group.zone == zone])
+        return list_answer(f"compute#{collection.removesuffix('s')}List", rows, more)
 
-        return handle
-
-    def _getting(self, convert: Callable[[Group], dict[str, Any]]) -> Handler:
-        async def handle(request: web.Request) -> web.Response:
-            return answer(convert(self.group_of(request)))
-
-        return handle
+    async def _get(self, to_document: ToDocument, request: web.Request) -> web.Response:
+        return answer(to_document(self.group_of(request)))
 
     async def _insert(self, request: web.Request) -> web.Response:
         body, zone = await read_document(request), request.match_info["zone"]
@@ -99,8 +96,8 @@ class GroupRoutes:
         path = self._store.check_new(MANAGERS, f"zones/{zone}", body)
         template = self._template(body)
         size = body.get("targetSize")
-        if not isinstance(size, int) or not 0 <= size <= _MOST_MACHINES:
-            raise invalid_field("resource.targetSize", size, f"Must be a number from 0 to {_MOST_MACHINES}.")
+        if not isinstance(size, int) or not 0 <= size <= _MAX_MACHINES:
+            raise invalid_field("resource.targetSize", size, f"Must be a number from 0 to {_MAX_MACHINES}.")
         lifecycle = {"defaultActionOnFailure": "REPAIR", "forceUpdateOnRepair": "NO"}
         lifecycle |= body.get("instanceLifecyclePolicy") or {}
         self._check_policies(body, zone, lifecycle, self._store.get(template)["properties"])
@@ -160,8 +157,8 @@ class GroupRoutes:
 
     async def _resize(self, request: web.Request) -> web.Response:
         group, size = self.group_of(request), request.query.get("size", "")
-        if not size.isdecimal() or int(size) > _MOST_MACHINES:
-            raise invalid_field("size", size, f"Must be a number from 0 to {_MOST_MACHINES}.")
+        if not size.isdecimal() or int(size) > _MAX_MACHINES:
+            raise invalid_field("size", size, f"Must be a number from 0 to {_MAX_MACHINES}.")
         self._groups.resize(group, int(size))
         return self._operations.start(request, f"compute.{MANAGERS}.resize", group.path)
 

@@ -22,7 +22,7 @@ from tui.localpod.api.compute.answers import (
     read_document,
 )
 from tui.localpod.api.compute.group_routes import UPDATE, GroupRoutes
-from tui.localpod.api.compute.groups import DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
+from tui.localpod.api.compute.groups import MANAGERS, Group, ManagedGroups, Member
 from tui.localpod.api.compute.guard import ZONE, Guard
 from tui.localpod.api.compute.instances import Instances
 from tui.localpod.api.compute.operations import Act, ComputeOperations
@@ -33,7 +33,7 @@ _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 
 @dataclass
 class ResizeRequest:
-    """One request; its machines are managed instances of the group from the beginning."""
+    """One request. Its machines are managed instances of the group from the moment of the request."""
 
     document: dict[str, Any]
     members: list[Member] = field(default_factory=list)
@@ -86,7 +86,7 @@ class ResizeRequests:
             raise invalid_field("resource.resizeBy", count, "Must be a positive number.")
         if group.is_bulk:
             raise ComputeError(400, f"Resize requests of '{group.path}' are not supported: its mode is BULK.")
-        if group.document["instanceLifecyclePolicy"].get("defaultActionOnFailure") != DO_NOTHING:
+        if group.repairs:
             raise ComputeError(400, f"Repairs of '{group.path}' must be turned off for resize requests.")
         duration = body.get("requestedRunDuration")
         if duration and not _SHORTEST_S <= int(duration.get("seconds", 0)) <= _LONGEST_S:
