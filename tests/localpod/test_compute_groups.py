@@ -86,6 +86,15 @@ async def test_a_group_in_bulk_mode_waits_for_room_for_all_of_its_machines(pod: 
         await pod.call("ResourcePolicies", "delete", project="local", region=REGION, resource_policy="mesh")
 
 
+async def test_a_group_that_cannot_add_all_of_its_machines_keeps_none(pod: ComputePod) -> None:
+    disk = {"boot": True, "auto_delete": True, "initialize_params": {"disk_name": "shared"}}
+    await pod.template("same-disk", disks=[disk])
+    await pod.group(size=2, template="same-disk", target_size_policy={"mode": "BULK"})
+    await pod.until(lambda: len(pod.group_of("crew").errors) >= 2 * 2)
+    errors = {failure["error"]["message"] for failure in pod.group_of("crew").errors}
+    assert errors == {"The resource 'projects/local/zones/local-a/disks/shared' already exists"}
+
+
 async def test_a_group_grows_and_shrinks_and_replaces_machines(pod: ComputePod) -> None:
     await pod.group(size=2)
     first, second = await pod.stable()

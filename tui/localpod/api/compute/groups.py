@@ -213,7 +213,8 @@ class ManagedGroups:
             return False
         vms: list[Vm] = []
         try:
-            vms += [self._new_vm(group, member) for member in waiting]
+            for member in waiting:
+                vms.append(self._new_vm(group, member))
             results = await asyncio.gather(*map(self._instances.boot, vms), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
