@@ -1,4 +1,4 @@
-"""How fast, how large and how faulty the service is; all of it can be set while the service runs."""
+"""Delays, quotas, capacities and faults of the service, which can be set while it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tui.localpod.api import rpc_errors
 
 FOREVER = -1
-"""As a number of requests: all of them."""
+"""The value of a counter of requests that means all requests."""
 
 
 @dataclass
@@ -26,23 +26,23 @@ class ServiceFaults:
     reserved_capacity: int | None = None
     """The number of workers that reservations hold; beyond it, reserved nodes fail. None: no limit."""
     offered_types: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The accelerator types of a zone that has not all of them."""
+    """The accelerator types of each zone that does not have all of them."""
     refusals: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
-    """By method, the errors that its further requests get, one each, before anything is done."""
+    """By method, the errors of its next requests: one each, before the request has any effect."""
     lost_answers: dict[str, int] = field(default_factory=dict)
-    """By method, the number of further requests that are carried out and whose answer is UNAVAILABLE all the same."""
+    """By method, the number of next requests that take effect but are answered with UNAVAILABLE (`FOREVER` for all)."""
     operation_failures: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
-    """By verb ("create", "delete", "start", "stop", "reset"), the errors with which the next operations end."""
+    """By verb ("create", "delete", "start", "stop", "reset"), the errors of the next operations, one each."""
     rate_limited: int = 0
-    """The number of further requests that get RESOURCE_EXHAUSTED, as above a rate limit (`FOREVER` for all)."""
+    """The number of next requests that get RESOURCE_EXHAUSTED, as above a rate limit (`FOREVER` for all)."""
     retry_after_seconds: int = 0
-    """The wait that rate limits and unavailable zones ask for; 0: they name none."""
+    """The delay before a retry that these errors suggest to clients; 0: none."""
     unavailable: dict[str, int] = field(default_factory=dict)
-    """By zone, the number of further requests that get UNAVAILABLE (`FOREVER` for all)."""
+    """By zone, the number of next requests that get UNAVAILABLE (`FOREVER` for all)."""
     expired_page_tokens: int = 0
-    """The number of further requests whose page token has expired (`FOREVER` for all)."""
+    """The number of next requests whose page token counts as expired (`FOREVER` for all)."""
     expired_token: int = 0
-    """The number of further requests that get UNAUTHENTICATED, as for an expired token (`FOREVER` for all)."""
+    """The number of next requests that get UNAUTHENTICATED, as for an expired token (`FOREVER` for all)."""
 
     _released: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
@@ -59,8 +59,7 @@ class ServiceFaults:
 
     async def operation_delay(self) -> None:
         """Wait for the duration of an operation, and while operations are held."""
-        await asyncio.sleep(self.operation_seconds)
-        await self._released.wait()
+        await self.pause(self.operation_seconds)
 
     async def pause(self, seconds: float) -> None:
         """Wait before another attempt, and while operations are held."""
@@ -79,21 +78,18 @@ class ServiceFaults:
             raise rpc_errors.rate_limited(self.retry_after_seconds)
 
     def check_refusals(self, method: str) -> None:
-        """Raise the next error that the method's requests have to get."""
+        """Raise the error that is set for the method's next request, if there is one."""
         if waiting := self.refusals.get(method):
             raise waiting.pop(0)
 
     def check_operation(self, verb: str) -> None:
-        """Raise the next error with which an operation has to fail."""
+        """Raise the error that is set for the next operation of this kind, if there is one."""
         if waiting := self.operation_failures.get(verb):
             raise waiting.pop(0)
 
     def loses_answer(self, method: str) -> bool:
-        """Return whether this answer has to be lost, and count it."""
-        remaining = self.lost_answers.get(method, 0)
-        if remaining > 0:
-            self.lost_answers[method] = remaining - 1
-        return remaining != 0
+        """Return whether the answer to this request is lost, and count the request."""
+        return _count_down(self.lost_answers, method)
 
     def offers(self, zone: str, accelerator_type: str) -> bool:
         """Return whether the zone has the accelerator type."""
@@ -112,8 +108,13 @@ class ServiceFaults:
             raise rpc_errors.invalid("the page_token has expired", "page_token")
 
     def is_unavailable(self, zone: str) -> bool:
-        """Return whether this request to the zone has to fail, and count it."""
-        remaining = self.unavailable.get(zone, 0)
-        if remaining > 0:
-            self.unavailable[zone] = remaining - 1
-        return remaining != 0
+        """Return whether the zone does not answer this request, and count the request."""
+        return _count_down(self.unavailable, zone)
+
+
+def _count_down(counts: dict[str, int], key: str) -> bool:
+    """Return whether a count is not 0, and reduce it by 1 if it is positive."""
+    remaining = counts.get(key, 0)
+    if remaining > 0:
+        counts[key] = remaining - 1
+    return remaining != 0

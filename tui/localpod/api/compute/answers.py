@@ -11,10 +11,10 @@ from typing import Any
 from aiohttp import web
 
 ROOT = "https://www.googleapis.com/compute/v1/"
-"""Begins the addresses of resources."""
+"""The prefix of the addresses of resources."""
 PROJECT = "/compute/v1/projects/{project}"
 DEFAULT_PAGE = 500
-"""The size of a page, in items, where a request names none."""
+"""The size of a page, in items, unless the request sets another."""
 _JSON = "application/json"
 _REASONS = {400: "invalid", 403: "forbidden", 404: "notFound", 409: "alreadyExists", 412: "conditionNotMet"}
 IN_USE = "resourceInUseByAnotherResource"
@@ -28,7 +28,7 @@ _TERM = re.compile(
 
 
 class ComputeError(Exception):
-    """A refusal, by its HTTP status; `reason` is Google's word for it, `code` that of an operation's errors."""
+    """A refusal with its HTTP status. `reason` is for the answer to a request, `code` for an operation's errors."""
 
     def __init__(self, status: int, message: str, reason: str = "", code: str = "") -> None:
         super().__init__(message)
@@ -43,12 +43,12 @@ class ComputeError(Exception):
         return answer({"error": {"code": self.status, "message": message, "errors": errors}}, self.status)
 
     def to_errors(self) -> dict[str, Any]:
-        """Return the errors of an operation, or of the last attempt to create a machine."""
+        """Return the error as the list of errors of an operation, or of the last attempt to create a machine."""
         return {"errors": [{"code": self.code, "message": str(self)}]}
 
 
 def no_capacity(project: str, zone: str) -> ComputeError:
-    """Return the error of a machine for which the zone has no room."""
+    """Return the error of a machine that the zone has no capacity for."""
     message = (
         f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to fulfill the "
         "request.  Try a different zone, or try again later."
@@ -90,9 +90,9 @@ async def read_document(request: web.Request) -> dict[str, Any]:
 def page_of(
     request: web.Request, rows: Sequence[dict[str, Any]], key: str = ""
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return one page of the rows that the filter lets through, and its fields; a token is the next row's place.
+    """Return one page of the rows that pass the request's filter, and the list's field `nextPageToken` if needed.
 
-    The filter's fields are those of `row[key]`, or of the row.
+    A token is the index of the page's first row. The filter applies to `row[key]`, or to the row without a key.
     """
     size, token = _number(request, "maxResults") or DEFAULT_PAGE, _number(request, "pageToken")
     if request.query.get("orderBy", "name") != "name":
@@ -116,7 +116,7 @@ def _number(request: web.Request, field: str) -> int:
 
 
 def _terms(text: str) -> list[tuple[str, str, str]]:
-    """Return field, operator and value of each term of a filter, which `AND` joins. Raises ComputeError."""
+    """Return the field, operator and value of each term of a filter; `AND` joins terms. Raises ComputeError."""
     terms: list[tuple[str, str, str]] = []
     position = 0
     while position < len(text):
@@ -158,5 +158,6 @@ def now() -> str:
 
 
 def relative(address: str) -> str:
-    """Return the path from `projects/` on of an address or a path."""
-    return address[address.find("projects/") :] if "projects/" in address else address
+    """Return the part of an address or path that begins with `projects/`; unchanged if it has no such part."""
+    _, separator, rest = address.partition("projects/")
+    return separator + rest if separator else address

@@ -17,7 +17,7 @@ _API = "/compute/v1/"
 
 
 def batch_route() -> web.RouteDef:
-    """Return the route; each request of a batch is sent to the service itself, with the owner's token."""
+    """Return the route of batches. The service sends each request of a batch to itself, with the owner's token."""
     return web.post("/batch/compute/{version}", _serve_batch)
 
 
@@ -36,7 +36,7 @@ async def _serve_batch(request: web.Request) -> web.Response:
 
 
 def _parts(content_type: str, body: bytes) -> Iterator[tuple[str, str, str, bytes]]:
-    """Yield ID, method, path and body of each request. Raises ValueError."""
+    """Yield the ID, method, path and body of each request. Raises ValueError."""
     message = BytesParser().parsebytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)
     parts = message.get_payload()
     if not message.is_multipart() or not isinstance(parts, list):
@@ -44,7 +44,7 @@ def _parts(content_type: str, body: bytes) -> Iterator[tuple[str, str, str, byte
     for part in parts:
         inner = part.get_payload(decode=True) if isinstance(part, Message) else None
         if not isinstance(part, Message) or not isinstance(inner, bytes):
-            raise ValueError("a part is no request")
+            raise ValueError("a part is not a request")
         head, _, content = inner.replace(b"\r\n", b"\n").partition(b"\n\n")
         method, path, *_ = [*head.decode().partition("\n")[0].split(), "", ""]
         if not path.startswith(_API):

@@ -19,15 +19,16 @@ INSTANCES = "instances"
 DEFAULT_SIZE_GB = 10
 _NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _LABELLED = (DISKS, IMAGES, INSTANCES)
-_ALSO_SET = {
+_COPIED = {
     DISKS: ("description", "sourceImage", "type"),
     IMAGES: ("description", "sourceDisk", "family", "storageLocations"),
     POLICIES: ("description", "workloadPolicy", "groupPlacementPolicy"),
 }
+"""Fields that a new resource gets from the request unchanged."""
 _CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 
 UsersOf = Callable[[str], Iterable[str]]
-"""Returns the paths of what uses a resource, by the resource's path from `projects/` on."""
+"""Takes the path of a resource (`projects/…`) and returns the paths of the resources that use it."""
 
 
 def singular(collection: str) -> str:
@@ -36,7 +37,7 @@ def singular(collection: str) -> str:
 
 
 class DocumentStore:
-    """Every stored resource, by path from `projects/` on. Raises ComputeError as the API refuses."""
+    """Every stored resource, by its path (`projects/…`). Methods raise ComputeError where the API refuses."""
 
     def __init__(self, project: str) -> None:
         self.project = project
@@ -71,18 +72,20 @@ class DocumentStore:
     def insert(self, collection: str, place: str, wanted: dict[str, Any]) -> str:
         """Create a disk, image, template or policy and return its path."""
         path = self.check_new(collection, place, wanted)
-        more = {key: wanted[key] for key in _ALSO_SET.get(collection, ()) if key in wanted}
+        fields = {key: wanted[key] for key in _COPIED.get(collection, ()) if key in wanted}
         if collection == IMAGES:
-            more |= self._image_fields(wanted)
+            fields |= self._image_fields(wanted)
         elif collection == DISKS:
-            more |= self._disk_fields(place, wanted)
+            fields |= self._disk_fields(place, wanted)
         elif collection == TEMPLATES:
-            more |= self._template_fields(wanted)
-        self.add(path, {"status": "READY", **more} if collection != TEMPLATES else more, wanted.get("labels"))
+            fields |= self._template_fields(wanted)
+        if collection != TEMPLATES:
+            fields = {"status": "READY", **fields}
+        self.add(path, fields, wanted.get("labels"))
         return path
 
     def check_new(self, collection: str, place: str, wanted: dict[str, Any]) -> str:
-        """Return the path that a new resource gets."""
+        """Return the path of a new resource. Raises ComputeError for an invalid name or one that is in use."""
         name = wanted.get("name")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise invalid_field("resource.name", name, f"Must be a match of regex '{_NAME.pattern}'")
@@ -92,7 +95,7 @@ class DocumentStore:
         return path
 
     def add(self, path: str, fields: dict[str, Any], labels: dict[str, str] | None = None) -> dict[str, Any]:
-        """Add a resource with what every resource has, and return its document."""
+        """Add a resource with its own fields and those that every resource has; return its document."""
         _, _, *place, collection, name = path.split("/")
         document = {
             "kind": f"compute#{singular(collection)}",
@@ -133,7 +136,7 @@ class DocumentStore:
         return {"type": kind, "sizeGb": str(size), "physicalBlockSizeBytes": "4096"}
 
     def image(self, address: str) -> dict[str, Any]:
-        """Return the image at an address, by name or as the newest of a family; other projects have public ones."""
+        """Return an image by name, or the newest of a family. Images of other projects are assumed to exist."""
         path = relative(address)
         path = path if path.startswith("projects/") else f"projects/{self.project}/{path}"
         family = path.partition(f"/{IMAGES}/family/")[2]
@@ -158,7 +161,7 @@ class DocumentStore:
         return {**described, "properties": {**properties, "metadata": metadata}}
 
     def set_labels(self, path: str, wanted: dict[str, Any]) -> None:
-        """Replace a resource's labels; the request must have the fingerprint of the present ones."""
+        """Replace a resource's labels. Raises ComputeError unless the request has the fingerprint of the current ones."""
         document = self.get(path)
         if wanted.get("labelFingerprint") != document["labelFingerprint"]:
             raise ComputeError(412, "Labels fingerprint either invalid or resource labels have changed")
@@ -166,14 +169,14 @@ class DocumentStore:
         self._documents[path].update(labels=labels, labelFingerprint=fingerprint(labels))
 
     def check_unused(self, path: str) -> None:
-        """Raise ComputeError for a resource that does not exist or that something uses."""
+        """Raise ComputeError if the resource does not exist or is in use."""
         self.get(path)
         for user in self._users_of(path):
             noun = _CAPITAL.sub(r"_\1", singular(path.split("/")[-2])).lower()
             raise ComputeError(400, f"The {noun} resource '{path}' is already being used by '{user}'", IN_USE)
 
     def delete(self, path: str) -> None:
-        """Delete a resource that nothing uses."""
+        """Delete an unused resource."""
         self.check_unused(path)
         del self._documents[path]
 
@@ -182,7 +185,7 @@ class DocumentStore:
 
 
 def _public_image(path: str, family: str) -> dict[str, Any]:
-    """Return an image of another project, of which the pod has only the name."""
+    """Make up an image of another project from its name."""
     path = path.replace("/family/", "/")
     name = last_part(path)
     return {
@@ -203,7 +206,7 @@ def fingerprint(content: Any) -> str:
 
 
 def with_fingerprint(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return metadata as the API answers with it."""
+    """Return metadata in the form of the API's answers."""
     items = [{"key": str(item["key"]), "value": str(item.get("value", ""))} for item in metadata.get("items") or ()]
     document = {"kind": "compute#metadata", "fingerprint": fingerprint(items)}
     return {**document, "items": items} if items else document

@@ -27,7 +27,7 @@ from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.pod.api_paths import last_part, region_of
 
-_ALSO_SET = ("description", "targetSizePolicy", "resourcePolicies", "autoHealingPolicies", "namedPorts")
+_COPIED = ("description", "targetSizePolicy", "resourcePolicies", "autoHealingPolicies", "namedPorts")
 _MAX_MACHINES = 1000
 _CONTROLLED = (
     "This instance group is controlled by Instance Group Manager '{name}'. To modify instances in this group, use "
@@ -104,7 +104,7 @@ class GroupRoutes:
         document = self._store.add(
             path,
             {
-                **{key: body[key] for key in _ALSO_SET if key in body},
+                **{key: body[key] for key in _COPIED if key in body},
                 "baseInstanceName": body.get("baseInstanceName") or body["name"],
                 "instanceTemplate": ROOT + template,
                 "instanceGroup": f"{ROOT}{self._store.path(_GROUPS, f'zones/{zone}', body['name'])}",

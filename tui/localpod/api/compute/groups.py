@@ -35,16 +35,16 @@ _ACTIONS = {
 }
 """The actions of a managed instance, and their counters in the group's `currentActions`."""
 RETRY_SECONDS = 0.2
-"""How long a group waits before it tries again to create a machine."""
+"""The pause between two attempts to create machines."""
 _SUFFIX = string.ascii_lowercase + string.digits
 _SUFFIX_LENGTH = 4
-"""A machine's name is the group's base name with so many random characters."""
-_MOST_ERRORS = 50
+"""The number of random characters after the group's base name in a machine's name."""
+_MAX_ERRORS = 50
 
 
 @dataclass
 class Member:
-    """A managed instance; `worker` is its place in the slice, `request` the resize request that asked for it."""
+    """A managed instance; `worker` is its index in the slice, `request` the name of its resize request."""
 
     name: str
     worker: int
@@ -56,7 +56,7 @@ class Member:
 
 @dataclass
 class Group:
-    """A managed instance group; `document` has what the creator decided."""
+    """A managed instance group; `document` has the fields that its creator set."""
 
     path: str
     zone: str
@@ -87,12 +87,12 @@ class Group:
 
     @property
     def policy(self) -> str:
-        """The path of the workload policy; empty without one."""
+        """The path of the workload policy; empty if there is none."""
         return relative(self.document.get("resourcePolicies", {}).get("workloadPolicy", ""))
 
     @property
     def is_stable(self) -> bool:
-        """Return whether the group has as many machines as it should, and works on none."""
+        """Return whether the group has its target size and changes none of its machines."""
         return len(self.members) == self.target and all(member.action == NONE for member in self.members.values())
 
 
@@ -155,13 +155,13 @@ class ManagedGroups:
         self.delete_members(group, leaving)
 
     def check_apart(self, group: Group, members: Iterable[Member]) -> None:
-        """Raise ComputeError for members that are being created together with others."""
+        """Raise ComputeError if a member is being created together with others."""
         for member in members:
             if member.action == CREATING and (member.request or group.is_bulk):
                 raise ComputeError(400, f"Instance '{member.name}' is being created together with others.")
 
     def grow(self, group: Group, more: int, request: str = "") -> list[Member]:
-        """Add members and begin to create their machines: with a request, once `create_together` is called."""
+        """Add members and begin to create their machines; for a request, the caller calls `create_together`."""
         used = {member.worker for member in group.members.values()}
         free = [number for number in range(len(used) + more) if number not in used]
         members = [Member(self._new_name(group), worker, request=request) for worker in free[:more]]
@@ -173,11 +173,11 @@ class ManagedGroups:
                 member.task = task
         elif not request:
             for member in members:
-                member.task = self._instances.background(self._create(group, member))
+                member.task = self._instances.background(self.create_together(group, [member]))
         return members
 
     def recreate(self, group: Group, members: Iterable[Member]) -> None:
-        """Begin to replace machines by new ones of the same names."""
+        """Begin to replace machines with new ones of the same names."""
         for member in members:
             if member.action == DELETING:
                 continue
@@ -201,20 +201,20 @@ class ManagedGroups:
             self._store.delete(group.path)
 
     async def create_together(self, group: Group, members: Sequence[Member]) -> None:
-        """Create the machines of all members at once; repeat it until every one runs."""
+        """Create the machines of all members, all or none; repeat it until they run."""
         await self._faults.operation_delay()
         while not await self._try_together(group, members):
             await self._faults.pause(RETRY_SECONDS)
 
     async def _try_together(self, group: Group, members: Sequence[Member]) -> bool:
-        waiting = [member for member in members if member.action == CREATING]
+        waiting = [member for member in members if member.action in (CREATING, RECREATING)]
         if not self._instances.has_capacity(group.zone, len(waiting)):
             self._fail(group, waiting, no_capacity(self._store.project, group.zone))
             return False
         vms: list[Vm] = []
         try:
             for member in waiting:
-                vms.append(self._new_vm(group, member))
+                vms.append(self._new_vm(group, member))  # noqa: PERF401 - after an error, `vms` has those before it
             results = await asyncio.gather(*map(self._instances.boot, vms), return_exceptions=True)
             for result in results:
                 if isinstance(result, BaseException):
@@ -229,28 +229,14 @@ class ManagedGroups:
             member.action, member.error = NONE, None
         return True
 
-    async def _create(self, group: Group, member: Member) -> None:
-        await self._faults.operation_delay()
-        while not await self._try_to_create(group, member):
-            await self._faults.pause(RETRY_SECONDS)
-
-    async def _try_to_create(self, group: Group, member: Member) -> bool:
-        try:
-            await self._instances.boot(self._new_vm(group, member))
-        except ComputeError as error:
-            self._fail(group, [member], error)
-            return False
-        member.action, member.error = NONE, None
-        return True
-
     async def _recreate(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
-        await _ended(before)
+        await _cancel(before)
         await self._faults.operation_delay()
         await self._remove(group, member)
-        await self._create(group, member)
+        await self.create_together(group, [member])
 
     async def _delete(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
-        await _ended(before)
+        await _cancel(before)
         await self._faults.operation_delay()
         await self._remove(group, member)
         group.members.pop(member.name, None)
@@ -263,16 +249,16 @@ class ManagedGroups:
             await self._instances.remove(vm)
 
     def _new_vm(self, group: Group, member: Member) -> Vm:
-        """Return the machine of the template for a member. Raises ComputeError."""
+        """Add a member's machine according to the group's template. Raises ComputeError."""
         properties = self._store.get(group.template)["properties"]
         machine = MACHINE_TYPES.get(last_part(properties["machineType"]))
         metadata = {"instance-template": group.template, "created-by": group.path}
         if machine is not None and machine.chips:
-            metadata["tpu-env"] = tpu_env(machine, self.topology(group), member.worker, group.zone)
+            metadata["tpu-env"] = tpu_env(machine, self._topology(group), member.worker, group.zone)
         return self._instances.insert(group.zone, {**properties, "name": member.name}, metadata)
 
-    def topology(self, group: Group) -> str:
-        """Return the topology in chips of the group's workload policy; empty without one."""
+    def _topology(self, group: Group) -> str:
+        """Return the topology in chips of the group's workload policy, or an empty string without a policy."""
         if not self._store.exists(group.policy):
             return ""
         return str(self._store.get(group.policy).get("workloadPolicy", {}).get("acceleratorTopology", ""))
@@ -283,17 +269,15 @@ class ManagedGroups:
             details = {"action": member.action, "instance": ROOT + self.vm_path(group, member)}
             failure = {"code": error.code, "message": str(error)}
             group.errors.append({"error": failure, "instanceActionDetails": details, "timestamp": now()})
-        del group.errors[:-_MOST_ERRORS]
+        del group.errors[:-_MAX_ERRORS]
 
     def heal(self, vm: Vm) -> None:
-        """Replace a machine whose health check failed, where its group has one."""
-        if any(
-            vm.name in group.members and "autoHealingPolicies" in group.document for group in self._groups.values()
-        ):
+        """Replace a machine whose health check failed, if its group repairs unhealthy machines."""
+        if any(vm.name in group.members and "autoHealingPolicies" in group.document for group in self.all()):
             self._machine_lost(vm)
 
     def _machine_lost(self, vm: Vm) -> None:
-        """Repair a group whose machine was preempted, or stopped or deleted outside of the group."""
+        """Recreate a group's machine that was preempted, or that was stopped or deleted outside the group."""
         for group in self._groups.values():
             member = group.members.get(vm.name)
             if member is not None and group.zone == vm.zone and member.action == NONE and group.repairs:
@@ -356,8 +340,8 @@ class ManagedGroups:
         return document
 
 
-async def _ended(task: asyncio.Task[None] | None) -> None:
-    """Cancel what was done before with a member, and wait until it has stopped."""
+async def _cancel(task: asyncio.Task[None] | None) -> None:
+    """Cancel a member's former task and wait until it has stopped."""
     if task is not None and not task.done():
         task.cancel()
         await asyncio.wait({task})

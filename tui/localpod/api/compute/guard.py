@@ -1,4 +1,4 @@
-"""What every request to the local pod's Compute Engine API passes first, and the places that its path names."""
+"""The checks that precede every request to the local pod's Compute Engine API, and the places in its paths."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _REQUIRED = "Required '{permission}' permission for 'projects/{project}'"
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 Guard = Callable[[str, Handler], Handler]
-"""Wraps the handler of requests that need a permission."""
+"""Takes a permission and the handler of requests that need it; returns the handler with the checks."""
 
 
 def place_of(request: web.Request) -> str:
     """Return the place that a request's path names: `zones/Z`, `regions/R` or `global`."""
-    for collection, name in (("zones", "zone"), ("regions", "region")):
+    for name in ("zone", "region"):
         if place := request.match_info.get(name):
-            return f"{collection}/{place}"
+            return f"{name}s/{place}"
     return GLOBAL
 
 
 class RequestGuard:
-    """Applies the faults (refusals and lost answers by permission), the permissions, and the IDs of requests.
+    """Applies faults (refusals and lost answers by permission) and permissions, and recognizes repeated requests.
 
-    `known` returns the operation that a request of the same ID has started already.
+    `known` returns the operation that an earlier request with the same ID started.
     """
 
     def __init__(

@@ -20,16 +20,14 @@ from tui.localpod.api.compute.answers import (
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import INSTANCES, TEMPLATES, DocumentStore
 from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
-from tui.localpod.api.compute.instances import TERMINATED, Instances, Vm
+from tui.localpod.api.compute.instances import RUNNING, Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.pod.api_paths import last_part, region_of
 
-_RUNNING = "RUNNING"
-
 
 class InstanceRoutes:
-    """Serves the machines. `others` returns the machines of TPU VMs, which are listed and cannot be changed."""
+    """Serves the machines. `others` returns the machines of TPU VMs, which are only listed."""
 
     def __init__(
         self,
@@ -101,7 +99,7 @@ class InstanceRoutes:
         return answer(self._vm(request).document)
 
     async def _delete(self, request: web.Request) -> web.Response:
-        """Delete a machine, after what is in progress with it."""
+        """Delete a machine, after the operation that is in progress on it."""
         vm = self._vm(request)
 
         async def delete() -> None:
@@ -115,7 +113,7 @@ class InstanceRoutes:
 
     async def _stop(self, request: web.Request) -> web.Response:
         vm = self._vm(request)
-        self._instances.claim(vm, "STOPPING", _RUNNING, TERMINATED)
+        self._instances.claim(vm, "STOPPING")
 
         async def stop() -> None:
             await self._instances.halt(vm)
@@ -125,12 +123,12 @@ class InstanceRoutes:
 
     async def _start(self, request: web.Request) -> web.Response:
         vm = self._vm(request)
-        was = vm.document["status"]
-        self._instances.claim(vm, "STAGING", _RUNNING, TERMINATED)
+        before = vm.document["status"]
+        self._instances.claim(vm, "STAGING")
 
         async def start() -> None:
-            if was == _RUNNING:
-                vm.document["status"] = was
+            if before == RUNNING:
+                vm.document["status"] = RUNNING
                 vm.idle.set()
             else:
                 await self._instances.boot(vm)
@@ -143,7 +141,7 @@ class InstanceRoutes:
         return self._operations.start(request, "setMetadata", vm.path)
 
     async def _simulate_maintenance(self, request: web.Request) -> web.Response:
-        """Preempt a spot machine; others are moved to another host, of which they notice nothing."""
+        """Preempt a spot machine. Any other machine moves to another host without noticing."""
         vm = self._vm(request)
         act = (lambda: self._instances.preempt(vm)) if vm.is_spot else None
         return self._operations.start(request, "simulateMaintenanceEvent", vm.path, act)

@@ -22,16 +22,16 @@ from tui.pod.slice import BLOCK_PROJECT_KEYS, SSH_KEYS
 from tui.pod.worker import SSH_PORT_KEY
 
 GUEST_ATTRIBUTES = "enable-guest-attributes"
-"""Metadata key, of a machine or the project, without which a machine publishes nothing."""
-TERMINATED = "TERMINATED"
+"""The metadata key, of a machine or the project, that makes a machine publish guest attributes."""
+RUNNING, TERMINATED = "RUNNING", "TERMINATED"
 VM_HOST = "vm@"
-"""Begins the names of the machines' hosts among those of the pod; a node's ID has no @."""
-_ALSO_SET = ("description", "tags", "scheduling", "serviceAccounts", "resourcePolicies", "hostname")
+"""The prefix of the slice names of these machines in the pod; a node's ID has no @."""
+_COPIED = ("description", "tags", "scheduling", "serviceAccounts", "resourcePolicies", "hostname")
 
 
 @dataclass
 class Vm:
-    """One machine: its document in the store, and its host while it runs. `idle` is set unless one works on it."""
+    """One machine: its document in the store, and its host while it runs. `idle` is clear during an operation."""
 
     path: str
     zone: str
@@ -41,7 +41,7 @@ class Vm:
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     removal: asyncio.Lock = field(default_factory=asyncio.Lock)
     health: str = "HEALTHY"
-    """What a health check finds, where the machine's group has one."""
+    """The result of the health check of the machine's group, if it has one."""
 
     @property
     def name(self) -> str:
@@ -66,7 +66,7 @@ class Vm:
 
 
 class Instances:
-    """Every machine, by path. `lost` is called after one has ended without a request, or was deleted by one."""
+    """Every machine, by path. `lost` is called after a machine has ended, or was stopped or deleted by a request."""
 
     def __init__(
         self,
@@ -99,13 +99,13 @@ class Instances:
         return self._vms.get(path)
 
     async def close(self) -> None:
-        """Cancel what is in progress; the machines are left to their hosts."""
+        """Cancel the tasks in progress; the hosts of the machines keep running."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def has_capacity(self, zone: str, more: int = 1) -> bool:
-        """Return whether the zone has room for this many machines more."""
+    def has_capacity(self, zone: str, more: int) -> bool:
+        """Return whether the zone has room for this many more machines."""
         used = sum(vm.zone == zone and vm.document["status"] != TERMINATED for vm in self._vms.values())
         return self._faults.worker_capacity is None or used + more <= self._faults.worker_capacity
 
@@ -113,14 +113,14 @@ class Instances:
         """Add a machine as PROVISIONING, with its boot disk; `boot` starts it."""
         place = f"zones/{zone}"
         path = self._store.check_new(INSTANCES, place, wanted)
-        machine = machine_type(wanted.get("machineType") or "", "resource.machineType")
+        machine = _machine_type(wanted.get("machineType") or "")
         disks = self._attach_all(zone, wanted)
         items = [*(wanted.get("metadata") or {}).get("items", ())]
         items += [{"key": key, "value": value} for key, value in (more_metadata or {}).items()]
         document = self._store.add(
             path,
             {
-                **{key: wanted[key] for key in _ALSO_SET if key in wanted},
+                **{key: wanted[key] for key in _COPIED if key in wanted},
                 "status": "PROVISIONING",
                 "machineType": f"{ROOT}projects/{self._store.project}/{place}/machineTypes/{machine.name}",
                 "disks": disks,
@@ -137,11 +137,11 @@ class Instances:
             },
             wanted.get("labels"),
         )
-        vm = self._vms[path] = Vm(path, zone, document, machine)
-        return vm
+        self._vms[path] = Vm(path, zone, document, machine)
+        return self._vms[path]
 
     async def boot(self, vm: Vm) -> None:
-        """Start a claimed machine's host. Raises ComputeError; a machine that has never run is gone then."""
+        """Start a claimed machine's host. Raises ComputeError, after removing a machine that has never run."""
         try:
             if not self.has_capacity(vm.zone, 0):
                 raise no_capacity(self._store.project, vm.zone)
@@ -166,7 +166,7 @@ class Instances:
         interface["networkIP"] = vm.worker.address
         for access in interface.get("accessConfigs", ()):
             access["natIP"] = vm.worker.address
-        vm.document.update(status="RUNNING", lastStartTimestamp=now())
+        vm.document.update(status=RUNNING, lastStartTimestamp=now())
         self._set_metadata(vm, vm.document["metadata"].get("items", ()))
         vm.idle.set()
         self.authorize(vm)
@@ -178,12 +178,12 @@ class Instances:
         else:
             await self.remove(vm)
 
-    def claim(self, vm: Vm, status: str, *allowed: str) -> None:
-        """Reserve a machine for one operation. Raises ComputeError while another has it, or in another status."""
+    def claim(self, vm: Vm, status: str) -> None:
+        """Reserve a running or stopped machine for an operation. Raises ComputeError if it is neither, or reserved."""
         if not vm.idle.is_set():
             raise ComputeError(400, f"The resource '{vm.path}' is not ready", "resourceNotReady")
-        if allowed and vm.document["status"] not in allowed:
-            message = f"Instance '{vm.name}' is {vm.document['status']}; it must be {' or '.join(allowed)}."
+        if vm.document["status"] not in (RUNNING, TERMINATED):
+            message = f"Instance '{vm.name}' is {vm.document['status']}; it must be {RUNNING} or {TERMINATED}."
             raise ComputeError(400, message, "invalid")
         vm.idle.clear()
         vm.document["status"] = status
@@ -196,7 +196,7 @@ class Instances:
         vm.idle.set()
 
     async def remove(self, vm: Vm) -> None:
-        """Delete a machine, and those of its disks that go with it; one that is gone already is no error.
+        """Delete a machine and its disks with `autoDelete`. A machine that is already gone is not an error.
 
         The lock keeps a second deletion from the host of a new machine of the same name.
         """
@@ -221,7 +221,7 @@ class Instances:
 
     def _host_exited(self, host: str) -> None:
         for vm in self._vms.values():
-            if vm.host == host and vm.document["status"] == "RUNNING":
+            if vm.host == host and vm.document["status"] == RUNNING:
                 vm.document["status"] = "STOPPING"
                 self.background(self._end_preempted(vm))
 
@@ -240,25 +240,25 @@ class Instances:
         return task
 
     def set_metadata(self, vm: Vm, wanted: dict[str, Any]) -> None:
-        """Replace the metadata; the request must have the fingerprint of the present one."""
+        """Replace the metadata. Raises ComputeError unless the request has the fingerprint of the current one."""
         if wanted.get("fingerprint") != vm.document["metadata"]["fingerprint"]:
             raise ComputeError(412, "Supplied fingerprint does not match current metadata fingerprint.")
         self._set_metadata(vm, wanted.get("items") or ())
         self.authorize(vm)
 
     def _set_metadata(self, vm: Vm, items: Iterable[dict[str, str]]) -> None:
-        """Replace the metadata, but for the port of a machine that runs."""
+        """Replace the metadata, except the SSH port of a running machine."""
         others = [item for item in items if item["key"] != SSH_PORT_KEY]
         port = [{"key": SSH_PORT_KEY, "value": str(vm.worker.port)}] if vm.worker is not None else []
         vm.document["metadata"] = with_fingerprint({"items": [*others, *port]})
 
     def authorize_all(self) -> None:
-        """Let the machines accept the keys of the present users: metadata of the project or a profile has changed."""
+        """Update the keys that the machines accept, after a change of the project's metadata or of a profile."""
         for vm in self._vms.values():
             self.authorize(vm)
 
     def authorize(self, vm: Vm) -> None:
-        """Let the machine accept the keys of its own metadata and of the project's."""
+        """Let the machine accept the keys in its own metadata and in the project's."""
         metadata = vm.metadata
         own = metadata.get(SSH_KEYS, "")
         if metadata.get(BLOCK_PROJECT_KEYS, "").lower() != "true":
@@ -266,7 +266,7 @@ class Instances:
         self._hosts.authorize(vm.host, own, self.os_logins(metadata))
 
     def guest_attributes(self, vm: Vm, query_path: str) -> list[dict[str, str]]:
-        """Return what a machine publishes under the path `namespace/` or `namespace/key`. Raises ComputeError."""
+        """Return the attributes under `namespace/` or `namespace/key`. Raises ComputeError if there are none."""
         enabled = vm.metadata.get(GUEST_ATTRIBUTES, self._project_metadata().get(GUEST_ATTRIBUTES, ""))
         attributes: list[dict[str, str]] = []
         if vm.worker is not None and enabled.lower() == "true":
@@ -297,7 +297,7 @@ class Instances:
         return disks
 
     def _attach(self, zone: str, instance: dict[str, Any], disk: dict[str, Any], index: int) -> dict[str, Any]:
-        """Return an attached disk, which is created unless the request names one that exists."""
+        """Return an attached disk. It is created unless the request names an existing disk."""
         place = f"zones/{zone}"
         if source := disk.get("source"):
             path = self._store.path(DISKS, place, last_part(source))
@@ -339,11 +339,11 @@ class Instances:
         }
 
 
-def machine_type(address: str, field: str) -> OfferedMachine:
-    """Return the machine type at an address or of a name. Raises ComputeError."""
+def _machine_type(address: str) -> OfferedMachine:
+    """Return the machine type with this address or name. Raises ComputeError."""
     machine = MACHINE_TYPES.get(last_part(address))
     if machine is None:
-        raise invalid_field(field, address, "The referenced resource does not exist.")
+        raise invalid_field("resource.machineType", address, "The referenced resource does not exist.")
     return machine
 
 

@@ -1,4 +1,4 @@
-"""The machine types that the pod offers, and what a machine with TPU chips says about its slice in `tpu-env`."""
+"""The machine types that the pod offers, and the metadata `tpu-env`, which describes the slice of a TPU machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GENERATIONS = {
     "ct6e": ("v6e", 1),
     "tpu7x": ("tpu7x", 2),
 }
-"""The generation in the accelerator type's name, and what its number counts per chip."""
+"""The generation in the accelerator type's name, and how much one chip adds to the number in that name."""
 _HOST_BOUNDS = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
 """The chips of one machine in each dimension."""
 
@@ -85,7 +85,7 @@ MACHINE_TYPES = {machine.name: machine for machine in _offered()}
 
 
 def tpu_env(machine: OfferedMachine, topology: str, worker: int, zone: str) -> str:
-    """Return the metadata `tpu-env` of one machine of a slice; an empty topology is that of one machine."""
+    """Return the metadata `tpu-env` of one machine of a slice; an empty topology means a slice of one machine."""
     bounds = _HOST_BOUNDS[machine.chips]
     sides = [int(side) for side in topology.split("x")] if topology else list(bounds)
     sides += [1] * (3 - len(sides))

@@ -30,7 +30,7 @@ _NETWORKS = f"{PROJECT}/{GLOBAL}/networks"
 _NETWORK = f"{_NETWORKS}/{{network}}"
 _DEFAULT = "default"
 """The name of the project's only network."""
-_OF_A_REGION = "NETWORK_REGIONAL"
+_REGIONAL = "NETWORK_REGIONAL"
 _EVERY_PORT = ["0-65535"]
 _DEFAULTS: tuple[dict[str, Any], ...] = (
     {
@@ -50,7 +50,7 @@ _DEFAULTS: tuple[dict[str, Any], ...] = (
 
 
 class NetworkRoutes:
-    """Serves one network with its rules and policies, and the project's metadata.
+    """Serves one network with its firewall rules and policies, and the project's metadata.
 
     `metadata_changed` is called after the metadata has been replaced.
     """
@@ -67,7 +67,7 @@ class NetworkRoutes:
             self.add(rule)
 
     def add(self, rule: dict[str, Any]) -> None:
-        """Add a firewall rule in the API's JSON, or replace the one of its name."""
+        """Add a firewall rule in the API's JSON, or replace the rule with the same name."""
         network = f"{ROOT}projects/{self._project}/global/networks/{_DEFAULT}"
         defaults = {"kind": "compute#firewall", "network": network, "direction": "INGRESS", "priority": 1000}
         self.firewalls[rule["name"]] = {**defaults, "disabled": False, **rule}
@@ -154,7 +154,7 @@ class NetworkRoutes:
         return answer(self._network_document())
 
     async def _of_network(self, request: web.Request) -> web.Response:
-        policies = [policy for policy in self.policies if policy["type"] != _OF_A_REGION]
+        policies = [policy for policy in self.policies if policy["type"] != _REGIONAL]
         return self._effective(request, request.match_info["network"], policies)
 
     async def _of_region(self, request: web.Request) -> web.Response:

@@ -26,11 +26,11 @@ from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.rpc_errors import ApiError
 
 _WAIT_S = 120.0
-"""How long `wait` waits at most (Compute Engine API v1)."""
+"""The longest wait of the method `wait` (Compute Engine API v1)."""
 _LOG = logging.getLogger(__name__)
 
 Act = Callable[[], Any]
-"""The change that an operation makes; it may return an awaitable. Raises ComputeError, which becomes the error."""
+"""The change that an operation makes; it may return an awaitable. Its ComputeError becomes the operation's error."""
 
 
 class ComputeOperations:
@@ -65,16 +65,16 @@ class ComputeOperations:
         return len(self._tasks)
 
     def known(self, request: web.Request) -> web.Response | None:
-        """Return the operation that a request with this ID has started already."""
+        """Return the operation that an earlier request with the same ID started, if there was one."""
         name = self._by_request.get(request.query.get("requestId", ""))
         return answer(self._documents[name]) if name else None
 
     def start(
         self, request: web.Request, verb: str, path: str, act: Act | None = None, undo: Act | None = None
     ) -> web.Response:
-        """Start an operation on the resource at `path` and return it; `act` is done at the end of its time.
+        """Start an operation on the resource at `path` and return it; `act` runs at its end, after the faults' delay.
 
-        An operation that has to fail (a fault) does `undo` instead.
+        If a fault makes the operation fail, `undo` runs instead.
         """
         operation = self._new(verb, place_of(request), path)
         name = operation["name"]
@@ -102,7 +102,7 @@ class ComputeOperations:
         return operation
 
     def record_event(self, kind: str, place: str, path: str, target_id: str) -> None:
-        """Add an operation that the system has carried out: `compute.instances.preempted`, …"""
+        """Add a finished operation of the system, e.g. `compute.instances.preempted`."""
         operation = self._new(kind, place, path)
         operation.update(user="system", targetId=target_id, status="DONE", progress=100, endTime=now())
 
@@ -112,9 +112,9 @@ class ComputeOperations:
             try:
                 self._faults.check_operation(operation["operationType"])
             except ApiError as error:
-                await _do(undo)
+                await _call(undo)
                 raise ComputeError(error.http_status, error.message, error.code, error.code) from error
-            await _do(act)
+            await _call(act)
         except ComputeError as error:
             operation.update(error=error.to_errors(), httpErrorStatusCode=error.status, httpErrorMessage=error.reason)
         except Exception as error:
@@ -145,7 +145,7 @@ class ComputeOperations:
         return operation
 
 
-async def _do(act: Act | None) -> None:
+async def _call(act: Act | None) -> None:
     result = act() if act is not None else None
     if inspect.isawaitable(result):
         await result

@@ -1,4 +1,4 @@
-"""The local pod's Compute Engine API, as far as tpu-tui, gcloud and Google's client use it for slices.
+"""The local pod's Compute Engine API: the methods that tpu-tui, gcloud and Google's client use for slices.
 
 REST paths and fields are those of the Compute Engine API v1.
 """
@@ -26,7 +26,7 @@ from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import WorkerHosts
 
 NodeMachines = Callable[[], Iterable[tuple[str, str]]]
-"""Return the machines of the pod's TPU VMs: name and internal address of each."""
+"""Returns the machines of the pod's TPU VMs: the name and internal address of each."""
 _UNHEALTHY = ("UNHEALTHY", "TIMEOUT")
 
 
@@ -34,7 +34,7 @@ class ComputeService:
     """The machines, groups, disks, images and firewall rules of a pod, on the machines that `hosts` runs.
 
     For tests, requests that need a permission in `denied` are refused, and `faults` can be set: refusals and lost
-    answers by permission, failures of operations by their type, and of machines by the verb "create".
+    answers by permission, failures of operations by type, and failures of machines by the verb "create".
     """
 
     def __init__(self, node_machines: NodeMachines, hosts: WorkerHosts, *, zone: str, project: str = "local") -> None:
@@ -52,10 +52,8 @@ class ComputeService:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
-        guard, zones = (
-            RequestGuard(self.store.project, self.faults, lambda: self.denied, self.operations.known),
-            [self._zone],
-        )
+        guard = RequestGuard(self.store.project, self.faults, lambda: self.denied, self.operations.known)
+        zones = [self._zone]
         collections = CollectionRoutes(self.store, self.operations, self.faults, zones)
         instances = InstanceRoutes(self.store, self.instances, self.operations, self._node_rows, zones)
         groups = GroupRoutes(self.store, self.groups, self.operations, zones)
@@ -80,16 +78,16 @@ class ComputeService:
         return self.instances.get(self.store.path(INSTANCES, f"zones/{self._zone}", name))
 
     def set_health(self, name: str, state: str) -> None:
-        """Set what health checks find on a machine: `HEALTHY`, `UNHEALTHY`, …; its group repairs it."""
+        """Set the result of a machine's health checks: `HEALTHY`, `UNHEALTHY`, …; its group may repair it."""
         vm = self.vm(name)
         vm.health = state
         if state in _UNHEALTHY:
             self.groups.heal(vm)
 
     def _node_rows(self) -> Rows:
+        place = f"zones/{self._zone}"
+        zone = f"{ROOT}projects/{self.store.project}/{place}"
         for name, address in self._node_machines():
-            place = f"zones/{self._zone}"
-            zone = f"{ROOT}projects/{self.store.project}/{place}"
             row: dict[str, Any] = {
                 "kind": "compute#instance",
                 "name": name,
