@@ -30,7 +30,7 @@ class ServiceFaults:
     refusals: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
     """By method, the errors of its next requests: one each, before the request has any effect."""
     lost_answers: dict[str, int] = field(default_factory=dict)
-    """By method, the number of next requests that take effect but are answered with UNAVAILABLE (`FOREVER` for all)."""
+    """By method, the number of next requests that take effect but get UNAVAILABLE (`FOREVER` for all)."""
     operation_failures: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
     """By verb ("create", "delete", "start", "stop", "reset"), the errors of the next operations, one each."""
     rate_limited: int = 0

@@ -1,4 +1,4 @@
-"""The API methods that answer from the pod's state and change nothing; `routes.py` lists all methods."""
+"""The API methods that only read the pod's state; `routes.py` lists all methods."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ApiHandlers:
         return tpu.ListNodesResponse(nodes=nodes, next_page_token=token, unreachable=unreachable)
 
     def get_guest_attributes(self, request: tpu.GetGuestAttributesRequest) -> tpu.GetGuestAttributesResponse:
-        """Return what the workers' machines publish, their host keys included."""
+        """Return the attributes that the workers' machines publish, e.g. their host keys."""
         hosted = self.nodes.get(request.name)
         if not hosted.is_running:
             state = tpu.Node.State(hosted.node.state).name
@@ -129,7 +129,7 @@ class ApiHandlers:
         return operations_pb2.ListOperationsResponse(operations=operations, next_page_token=token)
 
     async def wait_operation(self, request: Any) -> Any:
-        """Return an operation once it is done, or when the request's time is over."""
+        """Return an operation once it is done or the request's timeout has passed."""
         seconds = request.timeout.ToTimedelta().total_seconds() if request.HasField("timeout") else None
         return await self.operations.wait(request.name, seconds)
 

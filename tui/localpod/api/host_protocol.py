@@ -30,7 +30,7 @@ class WorkerHosts(Protocol):
     """
 
     exited: Callable[[str], None]
-    """Called with the slice's name after one of its machines has ended without a request."""
+    """Called with the name of a slice after one of its machines has ended without a request."""
 
     async def start(
         self,
@@ -44,9 +44,9 @@ class WorkerHosts(Protocol):
     ) -> list[HostedWorker]:
         """Start `workers` machines with `cores` devices and `chips` chips each; return them in worker order.
 
-        Each of them runs the startup script; this is not waited for. Start all of them or none: an error or a
-        cancellation leaves nothing running. For a stopped slice, the same workers come back. `hostname` is that of
-        the only machine; the default is one of the shape above.
+        Each machine runs the startup script, whose end is not awaited. Start all machines or none: an error or a
+        cancellation leaves nothing running. A stopped slice gets the same workers again. `hostname` is the name of a
+        slice's only machine; by default, names are generated (`HostedWorker`).
         """
 
     async def stop(self, slice_name: str) -> None:
@@ -59,7 +59,7 @@ class WorkerHosts(Protocol):
         """Return whether each worker's machine runs, in worker order; empty for a slice that does not exist."""
 
     def authorize(self, slice_name: str, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
-        """Authorize exactly the keys of the node's metadata `ssh-keys`, or with OS Login those of each user name."""
+        """Authorize only the keys of the metadata `ssh-keys`, or with OS Login only those of each user name."""
 
     def preempt(self, slice_name: str, index: int) -> None:
         """End one worker's machine, as a preemption would."""

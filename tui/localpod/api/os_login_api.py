@@ -1,4 +1,4 @@
-"""The local pod's OS Login API: profiles with POSIX accounts and SSH keys, as gcloud and tpu-tui use them.
+"""The local pod's OS Login API: profiles with POSIX accounts and SSH keys, for gcloud and tpu-tui.
 
 REST paths and fields are those of the OS Login API v1; beta and alpha have the same two methods.
 """
@@ -16,12 +16,13 @@ from aiohttp import web
 
 from tui.cloud.compute.ssh_key_metadata import os_login
 from tui.localpod.api import rpc_errors
+from tui.localpod.api.compute.answers import answer
 
-SERVICE_ACCOUNT = ".gserviceaccount.com"
-LOG_IN = "compute.instances.osLogin"
+_SERVICE_ACCOUNT_SUFFIX = ".gserviceaccount.com"
+_LOG_IN = "compute.instances.osLogin"
 """The permission to log in, of roles/compute.osLogin."""
 _USER = "/{version:v1|v1beta|v1alpha}/users/{user:[^/:]+}"
-_MOST_USER_NAME = 32
+_MAX_USER_NAME = 32
 
 
 class OsLoginService:
@@ -36,13 +37,13 @@ class OsLoginService:
         self.changed: list[Callable[[], None]] = []
         self.denied: set[str] = set()
         self.keys: dict[str, list[str]] = {}
-        """The public keys in each user's profile; a user who has one has an account in the project too."""
+        """The public keys in each user's profile; a user with a key also has an account in the project."""
 
     def logins(self, node_metadata: Mapping[str, str]) -> dict[str, Sequence[str]] | None:
-        """Return the keys of each user name that a node lets in; None for a node without OS Login."""
+        """Return the keys of each user name that may log in to a node; None for a node without OS Login."""
         if not os_login(node_metadata, self._project_metadata()):
             return None
-        return {} if LOG_IN in self.denied else {user_name(user): keys for user, keys in self.keys.items()}
+        return {} if _LOG_IN in self.denied else {user_name(user): keys for user, keys in self.keys.items()}
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
@@ -52,7 +53,7 @@ class OsLoginService:
         ]
 
     async def _get_login_profile(self, request: web.Request) -> web.Response:
-        return _answer(self._profile(self._user(request, "oslogin.users.getLoginProfile")))
+        return answer(self._profile(self._user(request, "oslogin.users.getLoginProfile")))
 
     async def _import_ssh_public_key(self, request: web.Request) -> web.Response:
         user = self._user(request, "oslogin.users.importSshPublicKey")
@@ -67,7 +68,7 @@ class OsLoginService:
             keys.append(key)
         for notify in self.changed:
             notify()
-        return _answer({"loginProfile": self._profile(user)})
+        return answer({"loginProfile": self._profile(user)})
 
     def _user(self, request: web.Request, permission: str) -> str:
         user = unquote(request.match_info["user"])
@@ -88,28 +89,25 @@ class OsLoginService:
 
     def _account(self, user: str) -> dict[str, Any]:
         name, number = user_name(user), str(_number(user))
-        home = {"uid": number, "gid": number, "homeDirectory": f"/home/{name}"}
         return {
             "primary": True,
             "username": name,
             "accountId": self._project,
             "operatingSystemType": "LINUX",
             "name": f"users/{user}/projects/{self._project}",
-            **home,
+            "uid": number,
+            "gid": number,
+            "homeDirectory": f"/home/{name}",
         }
 
 
 def user_name(user: str) -> str:
     """Return the user name of an e-mail address (Compute Engine documentation, "About OS Login")."""
-    if user.endswith(SERVICE_ACCOUNT):
+    if user.endswith(_SERVICE_ACCOUNT_SUFFIX):
         return f"sa_{_number(user)}"
-    return re.sub(r"[^a-z0-9]", "_", user.lower())[:_MOST_USER_NAME]
+    return re.sub(r"[^a-z0-9]", "_", user.lower())[:_MAX_USER_NAME]
 
 
 def _number(user: str) -> int:
     """Return a number that stands for an account's unique ID."""
     return int(hashlib.sha256(user.encode()).hexdigest()[:13], 16)
-
-
-def _answer(document: dict[str, Any]) -> web.Response:
-    return web.Response(text=json.dumps(document) + "\n", content_type="application/json")

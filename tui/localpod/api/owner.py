@@ -1,23 +1,29 @@
-"""Authentication of a local pod: its owner, by a bearer token; requests of web pages are refused."""
+"""Authentication of a local pod: the owner has a bearer token; requests from web pages are refused."""
 
 from __future__ import annotations
 
 import hmac
 import secrets
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from multidict import CIMultiDictProxy
 
 TOKEN_BYTES = 32
 _SCHEME = "bearer"
 _HARMLESS_SITES = frozenset({"same-origin", "none"})
-"""Values of Sec-Fetch-Site of requests that no other site caused (W3C Fetch Metadata)."""
+"""Values of Sec-Fetch-Site in requests that no other site caused (W3C Fetch Metadata)."""
 _EXPECTED = (
     "Expected OAuth 2 access token, login cookie or other valid authentication credential. "
     "See https://developers.google.com/identity/sign-in/web/devconsole-project."
 )
+MISSING_CREDENTIALS = f"Request is missing required authentication credential. {_EXPECTED}"
+INVALID_CREDENTIALS = f"Request had invalid authentication credentials. {_EXPECTED}"
 
 
 class NotTheOwner(Exception):
-    """A request that is not the owner's: a google.rpc.Code's name, a reason of ErrorInfo, and Google's message."""
+    """A request that is not the owner's. `code` is the name of a google.rpc.Code, `reason` that of an ErrorInfo."""
 
     def __init__(self, code: str, reason: str, message: str) -> None:
         super().__init__(message)
@@ -33,31 +39,27 @@ def make_token() -> str:
 def check_token(expected: str, authorizations: Sequence[str]) -> None:
     """Raise NotTheOwner unless the request's only Authorization header carries the token."""
     if not authorizations:
-        missing = f"Request is missing required authentication credential. {_EXPECTED}"
-        raise NotTheOwner("UNAUTHENTICATED", "CREDENTIALS_MISSING", missing)
+        raise NotTheOwner("UNAUTHENTICATED", "CREDENTIALS_MISSING", MISSING_CREDENTIALS)
     scheme, _, token = authorizations[0].strip().partition(" ")
     is_right = hmac.compare_digest(token.strip().encode(errors="replace"), expected.encode())
     if len(authorizations) != 1 or scheme.lower() != _SCHEME or not is_right:
-        wrong = f"Request had invalid authentication credentials. {_EXPECTED}"
-        raise NotTheOwner("UNAUTHENTICATED", "ACCESS_TOKEN_TYPE_UNSUPPORTED", wrong)
+        raise NotTheOwner("UNAUTHENTICATED", "ACCESS_TOKEN_TYPE_UNSUPPORTED", INVALID_CREDENTIALS)
 
 
-def check_site(
-    authority: str, hosts: Sequence[str], origins: Sequence[str], sites: Sequence[str], *, any_port: bool = False
-) -> None:
+def check_site(authority: str, headers: CIMultiDictProxy[str], *, any_port: bool = False) -> None:
     """Raise NotTheOwner for a request that a web page sends.
 
-    `hosts`, `origins` and `sites` are the values of the headers Host, Origin and Sec-Fetch-Site. A page whose
-    own name resolves to this machine is detected by its Host, any other page by its Origin. With `any_port`, the Host
-    may have another port, e.g. a forwarded one.
+    The Host header reveals a page whose own name resolves to this machine; Origin and Sec-Fetch-Site reveal any
+    other page. With `any_port`, the Host may have another port, e.g. a forwarded one.
     """
+    hosts, origins, sites = (headers.getall(name, []) for name in ("Host", "Origin", "Sec-Fetch-Site"))
     host = hosts[0] if len(hosts) == 1 else ""
     is_own = host == authority or (any_port and _address(host) == _address(authority))
     if not is_own:
         raise _foreign(f"the Host header must be {authority}")
-    if any(origin != f"http://{authority}" for origin in origins):
-        raise _foreign("requests from web pages are not allowed")
-    if any(site.lower() not in _HARMLESS_SITES for site in sites):
+    if any(origin != f"http://{authority}" for origin in origins) or any(
+        site.lower() not in _HARMLESS_SITES for site in sites
+    ):
         raise _foreign("requests from web pages are not allowed")
 
 

@@ -24,7 +24,7 @@ LOCATIONS = "google.cloud.location.Locations"
 
 @dataclass(frozen=True)
 class ApiMethod:
-    """One method: its gRPC service, its request's type, the permission it needs, and its handler."""
+    """One method: its gRPC service, the type of its requests, the permission that it needs, and its handler."""
 
     service: str
     request: Any
@@ -34,7 +34,7 @@ class ApiMethod:
 
     @property
     def name(self) -> str:
-        """Return the method's name, after which its request's type is named."""
+        """The method's name, which is that of its request type without `Request`."""
         return str(self.request.__name__).removesuffix("Request")
 
 
@@ -194,7 +194,7 @@ class ApiRouter:
 
 
 def resource_of(request: Any) -> str:
-    """Return the full name, or the parent, of the resource that a request is about."""
+    """Return the full name of the resource that a request concerns, or its parent."""
     for field in ("parent", "name"):
         if hasattr(request, field):
             return str(getattr(request, field))

@@ -9,6 +9,8 @@ from typing import Any
 from google.protobuf import any_pb2, duration_pb2, json_format
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
+from tui.localpod.api.owner import INVALID_CREDENTIALS
+
 SERVICE = "tpu.googleapis.com"
 
 _HTTP = {
@@ -80,7 +82,7 @@ def precondition(what: str) -> ApiError:
 
 
 def busy() -> ApiError:
-    """Return the error of a resource that another operation works on."""
+    """Return the error of a resource with an operation in progress."""
     return ApiError("ABORTED", "unable to queue the operation")
 
 
@@ -117,13 +119,12 @@ def no_capacity(zone: str) -> ApiError:
 
 
 def insufficient_reservation() -> ApiError:
-    """Return the error of a reservation that has too little capacity (words: skypilot#4579)."""
-    message = "Insufficient reserved capacity. Contact customer support to increase your reservation."
-    return precondition(message)
+    """Return the error of a reservation that has too little capacity (message: skypilot#4579)."""
+    return precondition("Insufficient reserved capacity. Contact customer support to increase your reservation.")
 
 
 def unavailable(retry_after_seconds: int = 0) -> ApiError:
-    """Return the error of a service that is down for a moment; clients retry, after the wait if it names one."""
+    """Return the error of a service that is briefly down; clients retry, after this delay if it is not 0."""
     return ApiError("UNAVAILABLE", "The service is currently unavailable.", _retry_info(retry_after_seconds))
 
 
@@ -143,8 +144,7 @@ def token_expired() -> ApiError:
     return not_the_owner(
         "UNAUTHENTICATED",
         "ACCESS_TOKEN_EXPIRED",
-        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid "
-        "authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project.",
+        INVALID_CREDENTIALS,
     )
 
 
@@ -154,7 +154,7 @@ def not_the_owner(code: str, reason: str, message: str) -> ApiError:
 
 
 def service_info(reason: str, **metadata: str) -> error_details_pb2.ErrorInfo:
-    """Return why the service refuses a request, for programs."""
+    """Return the machine-readable reason of a refusal."""
     return error_details_pb2.ErrorInfo(
         reason=reason, domain="googleapis.com", metadata={"service": SERVICE, **metadata}
     )
@@ -166,7 +166,7 @@ def unimplemented(what: str) -> ApiError:
 
 
 def retry_after(error: ApiError) -> str | None:
-    """Return the seconds of the header Retry-After; None for an error that names no wait."""
+    """Return the value of the header Retry-After in seconds; None for an error without it."""
     infos = [detail for detail in error.details if isinstance(detail, error_details_pb2.RetryInfo)]
     return str(infos[0].retry_delay.seconds) if infos else None
 
@@ -180,5 +180,5 @@ def _resource_info(resource: str) -> Any:
 
 
 def _event_id() -> str:
-    """Return the event ID that Cloud TPU appends to a message, for its support."""
+    """Return an event ID, which Cloud TPU appends to a message for its support."""
     return f"[EID: 0x{secrets.token_hex(8)}]"

@@ -30,7 +30,7 @@ class TpuService:
 
     `zone` is the pod's own; `more_zones` exist beside it. `cores` is the default number of devices per worker of a
     `local-N` node. Port 0 takes a free one; `grpc_port` and `rest_port` have it after `start`. `faults` can be set at
-    any time. Requests must carry `token`; the default is a new one. Data disks must be in `store`, if there is one.
+    any time. Requests must carry `token`; the default is a new one. With a `store`, data disks must exist in it.
     `os_login` decides who may log in.
     """
 
@@ -62,9 +62,9 @@ class TpuService:
         if os_login is not None:
             self._nodes.os_logins = os_login.logins
             os_login.changed.append(self._nodes.authorize_all)
-        self._queued = QueuedResources(self._nodes, self._operations, self.faults)
-        calls = ApiHandlers(project, (zone, *more_zones), self._nodes, self._queued, self._operations, self.faults)
-        api = ApiRouter(calls)
+        queued = QueuedResources(self._nodes, self._operations, self.faults)
+        zones = (zone, *more_zones)
+        api = ApiRouter(ApiHandlers(project, zones, self._nodes, queued, self._operations, self.faults))
         self._grpc = GrpcService(api, self.token, grpc_port)
         self._rest = RestService(api, self.token, rest_port, rest_routes)
 
@@ -88,13 +88,13 @@ class TpuService:
             raise
 
     async def close(self) -> None:
-        """Stop listening and cancel running operations; the machines are left to their hosts."""
+        """Stop listening and cancel running operations; the machines keep running."""
         await self._grpc.close()
         await self._rest.close()
         await self._operations.close()
 
     def set_health(self, name: str, health: str, description: str = "") -> None:
-        """Set the health that the API reports of a slice in the pod's zone: `UNHEALTHY_MAINTENANCE`, `HEALTHY`, …"""
+        """Set the health that the API reports for a slice in the pod's zone: `UNHEALTHY_MAINTENANCE`, `HEALTHY`, …"""
         node = self._nodes.get(ResourceLocation(self.project, self.zone).child(COLLECTION, name)).node
         node.health = Health[health]
         node.health_description = description
@@ -110,7 +110,8 @@ class TpuService:
             runtime_version=default_runtime(kind),
             network_config=tpu.NetworkConfig(enable_external_ips=True),
         )
-        if kind in accelerator_types.shapes() and accelerator_types.shapes()[kind].cores is None:
+        shape = accelerator_types.shapes().get(kind)
+        if shape is not None and shape.cores is None:
             node.labels[CORES_PER_WORKER] = str(cores)
         hosted = self._nodes.admit(ResourceLocation(self.project, self.zone), name, node)
         await self._nodes.bring_up(hosted)

@@ -1,4 +1,4 @@
-"""The methods of the Cloud TPU API v1 on the state that v2 serves; each takes a message of v1 and returns one."""
+"""The methods of the Cloud TPU API v1, on the same state as v2; each takes and returns a message of v1."""
 
 from __future__ import annotations
 

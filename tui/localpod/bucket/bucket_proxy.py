@@ -1,9 +1,9 @@
 """The bucket's proxy: only requests of the pod's owner reach the object store, which has no authentication.
 
 `python -m tui.localpod.bucket.bucket_proxy FD`: FD is the listening socket; the first line on standard input is a
-JSON document: `command` (the server's, without its port), `authority`, `token`, `isolate`. Where
-possible, the server starts in a network namespace of its own: only this process reaches its port then. One line of
-JSON on standard output says whether that worked: `{"refusal": null}`. The end of standard input ends both.
+JSON document: `command` (that of the server, without its port), `authority`, `token`, `isolate`. Where possible, the
+server starts in its own network namespace, where only this process can reach its port. One line of JSON on standard
+output says whether that worked: `{"refusal": null}`. The end of standard input ends the proxy and the server.
 
 A request must carry the token, or its connection must belong to a process of the owner: with `STORAGE_EMULATOR_HOST`,
 Cloud Storage's clients are anonymous.
@@ -43,11 +43,9 @@ from tui.localpod.bucket.socket_owner import SocketOwners
 _TRIES = 5
 """Attempts to start the server: a free port can be taken before the server binds it."""
 _BUCKETS = "/storage/v1/b?project=local"
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _LINGER_SECONDS = 2.0
-"""How long a refused client may go on sending: if the connection closed at once, it would not get the answer."""
-_WHO = (hdrs.HOST, hdrs.ORIGIN, "Sec-Fetch-Site", hdrs.AUTHORIZATION)
-"""The headers that identify the owner's requests."""
+"""How long a refused client may continue to send. If the connection closed at once, it would not get the answer."""
 _HOP_BY_HOP = frozenset(("connection", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
 """Headers about one connection, which are not forwarded (RFC 9110, section 7.6.1)."""
 _ADDED = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
@@ -84,7 +82,7 @@ _MALFORMED = Refusal(HTTPStatus.BAD_REQUEST, "badRequest", "The request's body i
 
 
 class OwnerCheck:
-    """The rules for requests."""
+    """Decides which requests are the owner's."""
 
     def __init__(self, authority: str, token: str, sockets: SocketOwners) -> None:
         self._authority = authority
@@ -95,12 +93,11 @@ class OwnerCheck:
         """Whether a process of the pod's owner held the other end of a connection at its first request."""
 
     def check(self, request: web.BaseRequest) -> None:
-        """Raise Refusal for a request that is not the owner's own, or not for a path of the server."""
-        hosts, origins, sites, authorizations = (request.headers.getall(name, []) for name in _WHO)
+        """Raise Refusal for a request that is not the owner's, or not for a path of the server."""
         try:
-            check_site(self._authority, hosts, origins, sites, any_port=True)
+            check_site(self._authority, request.headers, any_port=True)
             if not self._is_from_owner(request.transport):
-                check_token(self._token, authorizations)
+                check_token(self._token, request.headers.getall(hdrs.AUTHORIZATION, []))
         except NotTheOwner as error:
             raise Refusal(*_ANSWERS[error.code], str(error)) from None
         if not request.raw_path.startswith("/"):
@@ -117,7 +114,7 @@ class OwnerCheck:
 
 
 class StoreProxy:
-    """Forwards the owner's requests to the server on a port, and its answers with the labels of buckets."""
+    """Forwards the owner's requests to the server on `port`, and adds the buckets' labels to its answers."""
 
     def __init__(self, owner_check: OwnerCheck, session: ClientSession, port: int) -> None:
         self._owner_check = owner_check
@@ -126,7 +123,7 @@ class StoreProxy:
         self._labels = BucketLabels()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request. Abort the connection if the server breaks off its answer, which would look whole."""
+        """Answer a request. Abort the connection if the server breaks off its answer, which would look complete."""
         response = web.StreamResponse()
         try:
             self._owner_check.check(request)
@@ -146,7 +143,7 @@ class StoreProxy:
 
     async def _forward(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """Pass the request's body to the server and the server's answer to the client, as they arrive."""
-        async with self._ask(request, request.content if request.body_exists else None) as answer:
+        async with self._send(request, request.content if request.body_exists else None) as answer:
             response.set_status(answer.status, answer.reason)
             response.headers.extend(_end_to_end(answer.headers))
             await response.prepare(request)
@@ -155,16 +152,16 @@ class StoreProxy:
 
     async def _answer_with_labels(self, request: web.BaseRequest) -> web.Response:
         body = await request.read()
-        async with self._ask(request, body) as answer:
+        async with self._send(request, body) as answer:
             content = await answer.read()
         if answer.ok:
             content = self._labels.add_to(content, request.method, request.raw_path, body)
         return web.Response(status=answer.status, reason=answer.reason, body=content, content_type="application/json")
 
-    def _ask(
+    def _send(
         self, request: web.BaseRequest, body: StreamReader | bytes | None
     ) -> AbstractAsyncContextManager[ClientResponse]:
-        """Send the server a request for the same target, byte for byte."""
+        """Send the request to the server, with exactly the same target."""
         path, _, query = request.raw_path.partition("?")
         url = URL.build(scheme="http", host="127.0.0.1", port=self._port, path=path, query_string=query, encoded=True)
         headers = _end_to_end(request.headers)
@@ -193,12 +190,12 @@ async def _start_server(command: Sequence[str], session: ClientSession) -> tuple
         while process.returncode is None:
             if await _is_ready(session, port) and process.returncode is None:
                 return process, port
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
     raise OSError("the object store did not start")
 
 
 async def _is_ready(session: ClientSession, port: int) -> bool:
-    """Return whether an object store listens on the port; another process may have taken it."""
+    """Return whether an object store answers on the port, which another process may have taken."""
     try:
         async with session.get(f"http://127.0.0.1:{port}{_BUCKETS}") as answer:
             return answer.ok

@@ -161,7 +161,7 @@ class DocumentStore:
         return {**described, "properties": {**properties, "metadata": metadata}}
 
     def set_labels(self, path: str, wanted: dict[str, Any]) -> None:
-        """Replace a resource's labels. Raises ComputeError unless the request has the fingerprint of the current ones."""
+        """Replace a resource's labels. Raises ComputeError if the request's fingerprint is outdated."""
         document = self.get(path)
         if wanted.get("labelFingerprint") != document["labelFingerprint"]:
             raise ComputeError(412, "Labels fingerprint either invalid or resource labels have changed")

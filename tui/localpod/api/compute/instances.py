@@ -179,7 +179,7 @@ class Instances:
             await self.remove(vm)
 
     def claim(self, vm: Vm, status: str) -> None:
-        """Reserve a running or stopped machine for an operation. Raises ComputeError if it is neither, or reserved."""
+        """Reserve a machine for one operation. Raises ComputeError if its status does not allow that."""
         if not vm.idle.is_set():
             raise ComputeError(400, f"The resource '{vm.path}' is not ready", "resourceNotReady")
         if vm.document["status"] not in (RUNNING, TERMINATED):
@@ -240,7 +240,7 @@ class Instances:
         return task
 
     def set_metadata(self, vm: Vm, wanted: dict[str, Any]) -> None:
-        """Replace the metadata. Raises ComputeError unless the request has the fingerprint of the current one."""
+        """Replace the metadata. Raises ComputeError if the request's fingerprint is outdated."""
         if wanted.get("fingerprint") != vm.document["metadata"]["fingerprint"]:
             raise ComputeError(412, "Supplied fingerprint does not match current metadata fingerprint.")
         self._set_metadata(vm, wanted.get("items") or ())

@@ -1,1 +1,1 @@
-"""What the local Cloud TPU API holds: nodes, queued resources, operations, types."""
+"""The resources of the local Cloud TPU API: nodes, queued resources, operations, types."""

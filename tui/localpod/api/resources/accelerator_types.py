@@ -11,7 +11,7 @@ from tui.pod import accelerator
 MAX_WORKERS = 64
 """The largest slice that is listed, in workers."""
 MAX_CORES = 512
-"""The most devices that a worker of a `local-N` slice may have."""
+"""The maximum number of devices per worker of a `local-N` slice."""
 
 _2D_CORES = {8: "2x2", 32: "4x4", 64: "4x8", 128: "8x8", 256: "8x16", 512: "16x16"}
 _3D_CORES = {8: "2x2x1", 16: "2x2x2", 32: "2x2x4", 64: "2x4x4", 128: "4x4x4", 256: "4x4x8", 512: "4x8x8"}
@@ -28,15 +28,15 @@ _TOPOLOGIES: Mapping[str, Mapping[int, str]] = {
 """Topology in chips by the number in the type's name (Cloud TPU documentation, TPU versions)."""
 
 _PREFERRED = ("v3", "v4", "v6e")
-"""Generations to choose from when only the shape is given; the others have the same shapes."""
+"""The generations that `accelerator_type_for` chooses from; the others have the same shapes."""
 
 
 @dataclass(frozen=True)
 class SliceShape:
     """An accelerator type as the pod builds it.
 
-    `cores` are XLA devices per worker, None if the creator or the pod decides (`local-N`). `config_type` is the
-    name of an AcceleratorConfig.Type, None for `local-N`, which the real API does not have.
+    `cores` is the number of XLA devices per worker; None for `local-N`, where the creator or the pod decides.
+    `config_type` is the name of an AcceleratorConfig.Type; None for `local-N`, which the real API does not have.
     """
 
     name: str

@@ -32,7 +32,7 @@ _RUNTIMES = {
     "v5p": "v2-alpha-tpuv5",
     "v6e": "v2-alpha-tpuv6e",
 }
-"""The runtime versions of later generations (Cloud TPU documentation, TPU software versions)."""
+"""The default runtime versions of later generations (Cloud TPU documentation, TPU software versions)."""
 _ConfigType: Any = tpu.AcceleratorConfig.Type
 _DEFAULT_TYPE = "v2-8"
 """The type of a request that names no accelerator."""
@@ -52,7 +52,7 @@ def runtime_versions(place: ResourceLocation) -> list[tpu.RuntimeVersion]:
 
 
 def default_runtime(accelerator_type: str) -> str:
-    """Return the runtime version that a type is usually created with."""
+    """Return the usual runtime version of an accelerator type."""
     return _RUNTIMES.get(accelerator_type.partition("-")[0], DEFAULT_RUNTIME_VERSION)
 
 

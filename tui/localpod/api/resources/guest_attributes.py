@@ -1,4 +1,4 @@
-"""Guest attributes: what each worker's machine publishes about itself, above all its SSH host key."""
+"""Guest attributes, which each worker's machine publishes about itself, e.g. its SSH host key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fields of a node: those of a new node, those of its workers, and those that an update may change."""
+"""The fields of a node: their values in a new node, those that depend on its workers, and updates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ State: Any = tpu.Node.State
 Health: Any = tpu.Node.Health
 V2: Any = tpu.Node.ApiVersion.V2
 
-_ASKED_FOR = ("description", "runtime_version", "service_account", "scheduling_config", "shielded_instance_config")
+_COPIED = ("description", "runtime_version", "service_account", "scheduling_config", "shielded_instance_config")
+"""Fields that a new node gets from the request unchanged."""
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
@@ -47,7 +48,7 @@ def new_node(place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceS
         metadata=dict(wanted.metadata),
         tags=list(wanted.tags),
         data_disks=list(wanted.data_disks),
-        **{field: getattr(wanted, field) for field in _ASKED_FOR if field in wanted},
+        **{field: getattr(wanted, field) for field in _COPIED if field in wanted},
     )
     if not node.service_account.email:
         node.service_account.email = f"{place.project}-compute@developer.gserviceaccount.com"
@@ -60,7 +61,7 @@ def new_node(place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceS
 
 
 def requested_cores(wanted: tpu.Node, shape: SliceShape, default: int) -> int:
-    """Return the devices per worker: the type's, else those of label or metadata, else the pod's default."""
+    """Return the devices per worker: of the type, else of the label or metadata, else the pod's default."""
     if shape.cores is not None:
         return shape.cores
     text = wanted.labels.get(CORES_PER_WORKER) or wanted.metadata.get(CORES_PER_WORKER)
@@ -74,7 +75,7 @@ def requested_cores(wanted: tpu.Node, shape: SliceShape, default: int) -> int:
 
 
 def set_workers(node: tpu.Node, workers: Sequence[HostedWorker]) -> None:
-    """Write the workers' addresses; endpoint i is worker i, with the port of its SSH server."""
+    """Write the workers' addresses: endpoint i has the address of worker i and the port of its SSH server."""
     node.network_endpoints = [_endpoint(node, worker) for worker in workers]
 
 
@@ -94,7 +95,7 @@ def set_preempted(node: tpu.Node, gone: Sequence[int]) -> None:
 
 
 def update_paths(paths: Sequence[str]) -> list[str]:
-    """Return the mask's paths in snake case. Raises INVALID_ARGUMENT for none, or for one that cannot change."""
+    """Return the mask's paths in snake case. Raises INVALID_ARGUMENT if there is none or one cannot be updated."""
     snake = [_CAPITAL.sub(r"_\1", path).lower() for path in paths]
     if not snake:
         raise rpc_errors.invalid("the update mask is empty", "update_mask")
@@ -121,7 +122,7 @@ def apply_update(node: tpu.Node, wanted: tpu.Node, paths: Sequence[str], workers
 
 
 def check_update(wanted: tpu.Node, paths: Sequence[str]) -> None:
-    """Raise INVALID_ARGUMENT for a value that the node could not have been created with."""
+    """Raise INVALID_ARGUMENT for a value that a new node could not have."""
     if "description" in paths:
         _check_description(wanted.description)
 

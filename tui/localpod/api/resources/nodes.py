@@ -57,7 +57,7 @@ class Nodes:
         self._cores = cores
         self._nodes: dict[str, HostedNode] = {}
         self.disk_exists: Callable[[str], bool] = lambda _: True
-        """Returns whether a data disk exists, by its path; without a Compute Engine API every one does."""
+        """Returns whether a data disk exists, by its path; without a Compute Engine API, every disk does."""
         self.os_logins: Callable[[Mapping[str, str]], Mapping[str, Sequence[str]] | None] = lambda _: None
         """Returns the keys of each OS Login user name for a node with this metadata; None without OS Login."""
 
@@ -66,7 +66,7 @@ class Nodes:
         return [self._settled(hosted).node for hosted in self._nodes.values() if hosted.place == place]
 
     def machines_with(self, disk: str) -> list[str]:
-        """Return the paths of the machines that a disk is attached to; of a slice in creation, the slice's own."""
+        """Return the paths of the machines that a disk is attached to, or of their slice during its creation."""
         return [
             f"projects/{hosted.place.project}/zones/{hosted.place.zone}/instances/{machine}"
             for hosted in self._nodes.values()
@@ -77,18 +77,18 @@ class Nodes:
     def get(self, name: str) -> HostedNode:
         """Return one node as it is now. Raises NOT_FOUND."""
         id_of(name, COLLECTION)
-        if name not in self._nodes:
+        if (hosted := self.find(name)) is None:
             raise rpc_errors.not_found(name)
-        return self._settled(self._nodes[name])
+        return hosted
 
     def find(self, name: str) -> HostedNode | None:
-        """Return one node as it is now, None if it does not exist."""
+        """Return one node as it is now; None if it does not exist."""
         return self._settled(self._nodes[name]) if name in self._nodes else None
 
     def create(
         self, place: ResourceLocation, node_id: str, wanted: tpu.Node, api_version: Any = node_fields.V2
     ) -> Any:
-        """Return CreateNode's operation, which brings the node up: by v1 a TPU Node, by v2 a TPU VM."""
+        """Return CreateNode's operation, which brings the node up: a TPU Node in v1, a TPU VM in v2."""
         hosted = self.admit(place, node_id, wanted, api_version=api_version)
         return self._operations.start(place, "create", hosted.node.name, lambda: self.bring_up(hosted))
 
@@ -96,19 +96,19 @@ class Nodes:
         """Return DeleteNode's operation, at the end of which the node is gone."""
         hosted = self.get(name)
         before = State(hosted.node.state)
-        self.claim(hosted, State.DELETING)
+        self._claim(hosted, State.DELETING)
         return self._operations.start(hosted.place, "delete", name, lambda: self.tear_down(hosted, before))
 
     def stop(self, name: str) -> Any:
         """Return StopNode's operation. Raises FAILED_PRECONDITION unless the node has one worker and is READY."""
         hosted = self._require_single(name, State.READY)
-        self.claim(hosted, State.STOPPING)
+        self._claim(hosted, State.STOPPING)
         return self._operations.start(hosted.place, "stop", name, lambda: self._halt(hosted))
 
     def start(self, name: str) -> Any:
         """Return StartNode's operation. Raises FAILED_PRECONDITION unless the node has one worker and is STOPPED."""
         hosted = self._require_single(name, State.STOPPED)
-        self.claim(hosted, State.STARTING)
+        self._claim(hosted, State.STARTING)
         return self._operations.start(hosted.place, "start", name, lambda: self._restart(hosted))
 
     def update(self, wanted: tpu.Node, mask: Iterable[str]) -> Any:
@@ -116,7 +116,7 @@ class Nodes:
         hosted = self.get(wanted.name)
         paths = node_fields.update_paths(list(mask))
         node_fields.check_update(wanted, paths)
-        self.claim(hosted, hosted.node.state)
+        self._claim(hosted, hosted.node.state)
 
         async def apply() -> Any:
             node_fields.apply_update(hosted.node, wanted, paths, hosted.workers)
@@ -133,7 +133,7 @@ class Nodes:
         field_name: str,
         api_version: Any = node_fields.V2,
     ) -> SliceShape:
-        """Return the shape that the node would get. Raises as CreateNode does, except for the quota."""
+        """Return the shape of a new node. Raises the errors of CreateNode, except for the quota."""
         check_id(node_id, field_name)
         name = place.child(COLLECTION, node_id)
         shape = requested_shape(place, wanted)
@@ -153,7 +153,7 @@ class Nodes:
             raise rpc_errors.quota_exceeded(generation, self._faults.worker_quota, place.zone, place.project)
 
     def has_capacity(self, place: ResourceLocation, workers: int) -> bool:
-        """Return whether the zone has this many workers that are not in use."""
+        """Return whether the zone has this many unused workers."""
         if self._faults.worker_capacity is None:
             return True
         in_use = (hosted for hosted in self._nodes.values() if hosted.place == place)
@@ -206,27 +206,22 @@ class Nodes:
             self._faults.check_operation("create")
             await self._run_machines(hosted)
         except BaseException:
-            self.discard(hosted)
+            self._nodes.pop(hosted.node.name, None)
             raise
         return self._released(hosted)
 
     async def tear_down(self, hosted: HostedNode, before: Any) -> Any:
-        """Stop a claimed node's machines and remove it; if that fails, it gets its state `before` back."""
+        """Stop a claimed node's machines and remove the node; if that fails, restore its state `before`."""
         await self._or_restore(hosted, before, "delete", lambda: self._hosts.remove(hosted.slice_name))
-        self.discard(hosted)
+        self._nodes.pop(hosted.node.name, None)
         return empty_pb2.Empty()
 
-    def discard(self, hosted: HostedNode) -> None:
-        """Remove a node that has no machines."""
-        self._nodes.pop(hosted.node.name, None)
-
-    def claim(self, hosted: HostedNode, state: Any) -> HostedNode:
-        """Reserve the node for one operation. Raises ABORTED while another operation has it."""
+    def _claim(self, hosted: HostedNode, state: Any) -> None:
+        """Reserve the node for one operation. Raises ABORTED while another operation is in progress."""
         if hosted.busy:
             raise rpc_errors.busy()
         hosted.busy = True
         hosted.node.state = state
-        return hosted
 
     async def _halt(self, hosted: HostedNode) -> Any:
         await self._or_restore(hosted, State.READY, "stop", lambda: self._hosts.stop(hosted.slice_name))
@@ -268,7 +263,7 @@ class Nodes:
         node_fields.set_ready(hosted.node)
 
     def authorize_all(self) -> None:
-        """Let the machines accept the keys of the present users: metadata of the project or a profile has changed."""
+        """Update the keys that the machines accept, after a change of the project's metadata or of a profile."""
         for hosted in self._nodes.values():
             self._authorize(hosted)
 
@@ -281,7 +276,7 @@ class Nodes:
         return tpu.Node.pb(hosted.node)
 
     def _settled(self, hosted: HostedNode) -> HostedNode:
-        """Return the node after checking its machines: a node that lost one is PREEMPTED, and stays so."""
+        """Return the node after checking its machines: a node that lost one becomes PREEMPTED, permanently."""
         if hosted.node.state == State.READY:
             alive = self._hosts.alive(hosted.slice_name)
             gone = [
@@ -296,8 +291,8 @@ class Nodes:
         if hosted.shape.workers > 1:
             raise rpc_errors.precondition("This operation is only available with single TPU nodes.")
         if hosted.node.state != state:
-            is_now = State(hosted.node.state).name
-            raise rpc_errors.precondition(f"The TPU node '{name}' is {is_now}; it must be {State(state).name}.")
+            present = State(hosted.node.state).name
+            raise rpc_errors.precondition(f"The TPU node '{name}' is {present}; it must be {State(state).name}.")
         return hosted
 
     def _slice_name(self, place: ResourceLocation, node_id: str) -> str:

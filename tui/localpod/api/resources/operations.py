@@ -1,4 +1,4 @@
-"""Long-running operations: they are started, polled, and done after a while."""
+"""Long-running operations of the Cloud TPU API: start, poll, cancel and delete them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tui.localpod.api.resources.tpu_nodes import node_as_v1
 from tui.localpod.api.transport.messages import now
 
 V1, V2 = "v1", "v2"
-"""The versions of the API; an operation's messages are of the one that started it."""
+"""The versions of the API; an operation's messages have the version of the request that started it."""
 _LOG = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[Any]]
@@ -59,7 +59,7 @@ class Operations:
         self._by_request: dict[str, str] = {}
 
     def start(self, place: ResourceLocation, verb: str, target: str, work: Work) -> Any:
-        """Start an operation: `work` runs after its delay; its result, or ApiError, becomes the operation's."""
+        """Start an operation: `work` runs after the faults' delay; the operation gets its result or ApiError."""
         metadata = tpu.OperationMetadata(create_time=now(), target=target, verb=verb, api_version=V2)
         entry = _Entry(operations_pb2.Operation(name=place.child("operations", _operation_id())), metadata)
         entry.pack_metadata()
@@ -68,14 +68,14 @@ class Operations:
         return _copy(entry.operation)
 
     def in_v1(self, operation: Any) -> Any:
-        """Return an operation that was just started as one of the API's v1."""
+        """Convert an operation that was just started to v1, and return it."""
         entry = self._entry(operation.name)
         entry.metadata.api_version = V1
         entry.pack_metadata()
         return _copy(entry.operation)
 
     def once(self, request_id: str, begin: Callable[[], Any]) -> Any:
-        """Return the operation that `begin` starts, or the one that the same request has started (AIP-155)."""
+        """Return the operation that `begin` starts, or that an earlier request with the same ID started (AIP-155)."""
         if request_id in self._by_request:
             return self.get(self._by_request[request_id])
         operation = begin()
@@ -107,7 +107,7 @@ class Operations:
         return [_copy(entry.operation) for name, entry in self._entries.items() if name.startswith(prefix)]
 
     def cancel(self, name: str) -> Any:
-        """Record the wish for a cancellation; as on the real service, work that has begun is completed."""
+        """Record a request for cancellation. As on the real service, work that has begun is completed."""
         entry = self._entry(name)
         if not entry.operation.done:
             entry.metadata.cancel_requested = True
@@ -115,7 +115,7 @@ class Operations:
         return empty_pb2.Empty()
 
     def delete(self, name: str) -> Any:
-        """Forget a result; the work itself is not cancelled."""
+        """Delete an operation's record; its work is not cancelled."""
         self._entry(name)
         del self._entries[name]
         return empty_pb2.Empty()

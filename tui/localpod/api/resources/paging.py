@@ -1,16 +1,16 @@
-"""Pages of lists. A token holds the last name, so that deletions between pages skip nothing."""
+"""Pages of lists. A token holds the last name of a page, so that deletions between pages do not skip items."""
 
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tui.localpod.api import rpc_errors
 
 MAX_PAGE_SIZE = 1000
-"""The largest page, in items; larger requests are cut to it, as AIP-158 allows."""
+"""The largest page, in items; it limits requests for larger pages, as AIP-158 allows."""
+_TOKEN_PREFIX = "after:"
 
 T = TypeVar("T")
 
@@ -33,14 +33,14 @@ def _name(item: Any) -> str:
 
 
 def _encode(name: str) -> str:
-    return base64.urlsafe_b64encode(f"after:{name}".encode()).decode()
+    return base64.urlsafe_b64encode(f"{_TOKEN_PREFIX}{name}".encode()).decode()
 
 
 def _decode(token: str) -> str:
     try:
-        kind, _, name = base64.b64decode(token, altchars=b"-_", validate=True).decode().partition(":")
-    except (binascii.Error, ValueError) as error:
-        raise rpc_errors.invalid("the page_token is not one of this list", "page_token") from error
-    if kind != "after":
+        text = base64.b64decode(token, altchars=b"-_", validate=True).decode()
+    except ValueError:
+        text = ""
+    if not text.startswith(_TOKEN_PREFIX):
         raise rpc_errors.invalid("the page_token is not one of this list", "page_token")
-    return name
+    return text.removeprefix(_TOKEN_PREFIX)

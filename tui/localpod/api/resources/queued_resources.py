@@ -23,7 +23,7 @@ from tui.localpod.api.transport.messages import now
 
 COLLECTION = "queuedResources"
 CAPACITY_POLL_SECONDS = 0.2
-"""How often a waiting request checks for capacity."""
+"""The interval at which a waiting request checks for capacity."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class QueuedResources:
         return self._operations.start(place, "create", name, queued)
 
     def delete(self, name: str, force: bool) -> Any:
-        """Return DeleteQueuedResource's operation. `force` deletes the nodes first; without it, they must be gone."""
+        """Return DeleteQueuedResource's operation. `force` deletes the nodes too; otherwise there must be none."""
         request = self.get(name)
         if request.busy:
             raise rpc_errors.busy()
@@ -230,19 +230,18 @@ class QueuedResources:
 
     def _enter(self, request: Request, state: Any, initiator: Any = None) -> None:
         """Set the state and its data message (`active_data` and so on)."""
-        name = f"{state.name.lower()}_data"
         entered = tpu.QueuedResourceState(state=state)
         if initiator is not None and state in (State.SUSPENDING, State.SUSPENDED):
             entered.state_initiator = initiator
         if state != State.WAITING_FOR_RESOURCES:
-            getattr(tpu.QueuedResourceState.pb(entered), name).SetInParent()
+            getattr(tpu.QueuedResourceState.pb(entered), f"{state.name.lower()}_data").SetInParent()
         request.resource.state = entered
 
 
 def _node_requests(
     place: ResourceLocation, resource_id: str, resource: tpu.QueuedResource
 ) -> tuple[NodeRequest, ...]:
-    """Return the nodes that a request names. Raises INVALID_ARGUMENT."""
+    """Return the requests for nodes in a queued resource. Raises INVALID_ARGUMENT."""
     requests: list[NodeRequest] = []
     for spec in resource.tpu.node_spec:
         if spec.parent and spec.parent != str(place):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tui.localpod.api import rpc_errors
 
 ANY_ZONE = "-"
-"""As a location, every zone (lists only)."""
+"""The location that stands for every zone (lists only)."""
 MAX_ID_LENGTH = 63
 
 _PLACE = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<zone>[^/]+)(?:/(?P<collection>[^/]+)/(?P<id>[^/]+))?")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~+%-]*")
-"""The documented characters of a queued resource's ID; a leading dot is refused: homes are named after the ID."""
+"""The documented characters of a queued resource's ID, but no leading dot: the ID is also a directory's name."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""TPU Nodes, the nodes of the Cloud TPU API's v1: as messages of v1 and v2, and what differs from TPU VMs.
+"""TPU Nodes, the nodes of the Cloud TPU API v1: as messages of v1 and v2, and their differences from TPU VMs.
 
-A TPU Node has endpoints that are TPUs and no machines: those that drive it are VMs of Compute Engine. Sources: Cloud
+A TPU Node has no machines: its endpoints are TPUs, which VMs of Compute Engine drive. Sources: Cloud
 TPU API v1 (Node); "TPU Node architecture" for the generations; for the port, the seeds' xla_dist log.
 """
 
@@ -18,13 +18,13 @@ from tui.localpod.api.resources.accelerator_types import SliceShape
 from tui.localpod.api.resources.resource_names import ResourceLocation
 
 TENSORFLOW_VERSIONS = ("1.15.5", "2.12.0", "2.13.0", "pytorch-1.13", "pytorch-2.0", "pytorch-nightly", "nightly")
-"""What `--version` of a TPU Node may be; it also names versions of PyTorch."""
+"""The values of `--version` for a TPU Node, which include versions of PyTorch."""
 GENERATIONS = ("v2", "v3")
-"""Later ones are TPU VMs only."""
+"""The generations of TPU Nodes; later generations exist only as TPU VMs."""
 ENDPOINT_PORT = 8470
 V1: Any = tpu.Node.ApiVersion.V1
 _FREE_BLOCKS = [f"127.240.{number}.0/24" for number in range(256)]
-"""Blocks of nodes that request none: loopback addresses, so that a probe of an endpoint is answered."""
+"""Blocks for nodes that do not request one: loopback addresses, so that a probe of an endpoint gets an answer."""
 _LONGEST_PREFIX = 29
 _FIRST_ADDRESS = 2
 
@@ -35,7 +35,7 @@ def is_tpu_node(node: tpu.Node) -> bool:
 
 
 def node_of_v1(node: v1.Node) -> tpu.Node:
-    """Return what a request of v1 names as a node of v2."""
+    """Return the node of a v1 request as a node of v2."""
     return tpu.Node(
         accelerator_type=node.accelerator_type,
         runtime_version=node.tensorflow_version,
@@ -50,7 +50,7 @@ def node_of_v1(node: v1.Node) -> tpu.Node:
 
 
 def node_as_v1(node: tpu.Node) -> v1.Node:
-    """Return a node as v1 shows it; v1 has no name for the version v2 of a TPU VM, and calls it V2_ALPHA1."""
+    """Return a node as a node of v1. The API version of a TPU VM is V2_ALPHA1 there: v1 has no value for v2."""
     endpoints = [
         v1.NetworkEndpoint(ip_address=endpoint.ip_address, port=endpoint.port) for endpoint in node.network_endpoints
     ]
@@ -79,7 +79,7 @@ def node_as_v1(node: tpu.Node) -> v1.Node:
 
 
 def check_request(place: ResourceLocation, wanted: tpu.Node, shape: SliceShape, taken: Iterable[str]) -> str:
-    """Return the address block of a new TPU Node; `taken` are those of the others. Raises INVALID_ARGUMENT."""
+    """Return the address block of a new TPU Node; `taken` are the blocks of the others. Raises INVALID_ARGUMENT."""
     if shape.generation not in GENERATIONS:
         message = f"the accelerator {shape.name} is not available as a TPU Node"
         raise rpc_errors.invalid(message, "node.accelerator_type")
@@ -101,7 +101,7 @@ def check_request(place: ResourceLocation, wanted: tpu.Node, shape: SliceShape, 
 
 
 def set_endpoints(node: tpu.Node, count: int) -> None:
-    """Write the node's endpoints: addresses of its block, each with the port of the TPU's own server."""
+    """Write the node's endpoints: addresses in its block, each with the port of the TPU's server."""
     block = ipaddress.IPv4Network(node.cidr_block)
     node.network_endpoints = [
         tpu.NetworkEndpoint(ip_address=str(block[_FIRST_ADDRESS + index]), port=ENDPOINT_PORT)

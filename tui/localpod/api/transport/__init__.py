@@ -1,1 +1,1 @@
-"""How the local Cloud TPU API is spoken: gRPC, and JSON over HTTP."""
+"""The transports of the local Cloud TPU API: gRPC, and JSON over HTTP."""

@@ -24,7 +24,7 @@ _CLOSE_SECONDS = 0.2
 class GrpcService:
     """Serves the API on `127.0.0.1:port` (0: a free one) to calls that carry `token`.
 
-    The credentials are gRPC's for connections within a machine: it sends no token over an insecure channel.
+    Its credentials are gRPC's local credentials, because clients send no token over an insecure channel.
     """
 
     def __init__(self, api: ApiRouter, token: str, port: int = 0) -> None:

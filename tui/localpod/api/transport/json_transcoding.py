@@ -20,10 +20,10 @@ _SYSTEM_PARAMETERS = frozenset(
     {"alt", "$alt", "prettyPrint", "$prettyPrint", "key", "fields", "$fields", "access_token", "oauth_token"}
     | {"callback", "quotaUser", "userIp", "uploadType", "upload_protocol", "$.xgafv", "$userProject"}
 )
-"""Query parameters that every Google API accepts and that belong to no request message."""
+"""Query parameters that every Google API accepts and that are not fields of request messages."""
 
 _RENAMED = {"multiNodeParams": "multisliceParams"}
-"""Fields of the alpha API that have another name in v2."""
+"""Fields of the alpha API with another name in v2."""
 _FIELD_MASK = "google.protobuf.FieldMask"
 _SNAKE = re.compile(r"_([a-z0-9])")
 _ALPHA_PACKAGE, _PACKAGE = "google.cloud.tpu.v2alpha1.", "google.cloud.tpu.v2."
@@ -50,7 +50,8 @@ def read_request(
     message = plain(kind())
     for name, value in query:
         if name not in _SYSTEM_PARAMETERS:
-            _put(document, name, _scalar(message.DESCRIPTOR, name, value), repeated=_is_repeated(message, name))
+            field = _field(message.DESCRIPTOR, name)
+            _put(document, name, _json_value(field, value), repeated=field is not None and field.is_repeated)
     for name, value in path.items():
         _put(document, name, value)
     try:
@@ -61,16 +62,14 @@ def read_request(
 
 
 def write_answer(message: Any, version: str, enums_as_numbers: bool) -> str:
-    """Return the JSON document of an answer, with enums by name unless the client wants numbers."""
+    """Return the JSON document of an answer, with the names or the numbers of enums."""
     document = json_format.MessageToDict(plain(message), use_integers_for_enums=enums_as_numbers)
     if version == V2_ALPHA:
         document = _rename(document, {name: alpha for alpha, name in _RENAMED.items()})
     text = json.dumps(document, indent=2)
-    return (
-        text.replace(f"googleapis.com/{_PACKAGE}", f"googleapis.com/{_ALPHA_PACKAGE}")
-        if version == V2_ALPHA
-        else text
-    )
+    if version == V2_ALPHA:
+        text = text.replace(f"googleapis.com/{_PACKAGE}", f"googleapis.com/{_ALPHA_PACKAGE}")
+    return text
 
 
 def wants_enum_numbers(query: Mapping[str, str]) -> bool:
@@ -90,7 +89,7 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 
 def _put(document: dict[str, Any], name: str, value: Any, *, repeated: bool = False) -> None:
-    """Set the field at a dotted path; a repeated one collects its values."""
+    """Set the field at a dotted path; a repeated field collects its values."""
     *parents, last = name.split(".")
     for parent in parents:
         document = document.setdefault(parent, {})
@@ -104,17 +103,11 @@ def _field(descriptor: Any, name: str) -> Any:
     return next((field for field in descriptor.fields if name in (field.name, field.json_name)), None)
 
 
-def _is_repeated(message: Any, name: str) -> bool:
-    field = _field(message.DESCRIPTOR, name)
-    return field is not None and bool(field.is_repeated)
+def _json_value(field: Any, text: str) -> Any:
+    """Return a query parameter as a JSON value of its field; None is an unknown field. Numbers may stay text.
 
-
-def _scalar(descriptor: Any, name: str, text: str) -> Any:
-    """Return a query parameter as a JSON value: numbers may stay text, booleans may not.
-
-    Field masks are camelCase in JSON; gcloud writes the fields' own names, which are accepted too.
+    Field masks are camelCase in JSON. gcloud writes the fields' names in snake case, which are accepted too.
     """
-    field = _field(descriptor, name)
     if field is not None and field.cpp_type == field.CPPTYPE_BOOL and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if field is not None and field.message_type and field.message_type.full_name == _FIELD_MASK:

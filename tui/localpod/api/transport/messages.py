@@ -12,7 +12,7 @@ def plain(message: Any) -> Any:
 
 
 def is_wrapper(kind: Any) -> bool:
-    """Return whether the type is a proto-plus one: those have `pb` and `wrap`, protobuf's own do not."""
+    """Return whether the type is proto-plus: unlike protobuf's own types, these have `pb` and `wrap`."""
     return hasattr(kind, "pb") and hasattr(kind, "wrap")
 
 

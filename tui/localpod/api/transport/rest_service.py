@@ -1,4 +1,4 @@
-"""The API over HTTP and JSON, at the public paths: what gcloud and the clients' REST transport use."""
+"""The API over HTTP and JSON, at the public paths, which gcloud and the clients' REST transport use."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from tui.localpod.api.transport.json_transcoding import V1, V2, V2_ALPHA
 
 _LOG = logging.getLogger(__name__)
 _CONTENT_TYPE = "application/json"
-_WHO = ("Host", "Origin", "Sec-Fetch-Site", "Authorization")
-"""The headers that identify the owner's requests."""
 _CLOSE_SECONDS = 1.0
 """How long `close` waits for a request that is in progress."""
 
@@ -27,9 +25,9 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True)
 class HttpRule:
-    """A method's HTTP rule: verb, path below `/v2/projects/P`, the field that the path names, the body's field.
+    """A method's HTTP rule: its verb and its path below `/v2/projects/P`, in the `versions` of the API that have it.
 
-    `versions` are the API's versions that have it.
+    The path is the value of the request's field `field`; the HTTP body is the value of its field `body`.
     """
 
     method: str
@@ -98,11 +96,10 @@ class RestService:
 
     @web.middleware
     async def _only_owner(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Answer only the pod's owner, on every path."""
-        hosts, origins, sites, authorizations = (request.headers.getall(name, []) for name in _WHO)
+        """Refuse requests of anyone but the pod's owner, on every path."""
         try:
-            check_site(f"127.0.0.1:{self.port}", hosts, origins, sites)
-            check_token(self._token, authorizations)
+            check_site(f"127.0.0.1:{self.port}", request.headers)
+            check_token(self._token, request.headers.getall("Authorization", []))
         except NotTheOwner as error:
             raise rpc_errors.not_the_owner(error.code, error.reason, str(error)) from None
         return await handler(request)
@@ -115,7 +112,7 @@ class RestService:
 
 
 def tpu_routes(api: ApiRouter) -> list[web.RouteDef]:
-    """Return the Cloud TPU API's routes, of each of its versions."""
+    """Return the routes of every version of the Cloud TPU API."""
     return [
         web.route(rule.verb, f"/{version}/projects/{{project}}{rule.path}", _handler(api, rule, version))
         for rule in RULES
@@ -124,7 +121,7 @@ def tpu_routes(api: ApiRouter) -> list[web.RouteDef]:
 
 
 def _method_of(name: str, version: str) -> ApiMethod:
-    """Return a method of the version's own service, or of a mix-in."""
+    """Return a method of this version's service or of a mix-in."""
     other_service = TPU if version == V1 else TPU_V1
     return next(method for method in METHODS if method.name == name and method.service != other_service)
 
@@ -145,9 +142,9 @@ def _handler(api: ApiRouter, rule: HttpRule, version: str) -> Handler:
 
 
 def _resource(request: web.Request) -> str:
-    """Return the resource name or parent in the path: what follows the version and precedes a custom verb.
+    """Return the resource name or parent in the path, which follows the version and precedes a custom verb.
 
-    A name is pairs of collection and ID; a further segment at the end is the collection of a list or create call.
+    A name consists of pairs of collection and ID; one more segment is the collection of a list or create call.
     """
     segments = request.path.partition(":")[0].split("/")[2:]
     return "/".join(segments[: len(segments) // 2 * 2])
