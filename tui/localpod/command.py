@@ -30,7 +30,7 @@ def run_local_up(
     warn: Callable[[str], None] = lambda _: None,
     with_parent: bool = False,
 ) -> int:
-    """Run a local pod until SIGINT, SIGTERM or SIGHUP; return the exit code once nothing of it is left.
+    """Run a local pod until SIGINT, SIGTERM or SIGHUP; return the exit code after everything has been removed.
 
     `announce` is called once, with `LocalPod.announcement()`, when the pod is ready; before it, `warn` is called for
     each security problem. `with_parent` also ends the pod when standard input ends. Raises TpuTuiError if the pod

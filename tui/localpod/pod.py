@@ -37,7 +37,7 @@ POD_ID_BYTES = 6
 
 
 def _plain_environment() -> dict[str, str]:
-    """Return this process's environment without another pod's marks, able to import this package from anywhere."""
+    """Return this process's environment without another pod's marks, and with this package on PYTHONPATH."""
     environment = {name: value for name, value in os.environ.items() if name not in (POD_VARIABLE, WORKER_VARIABLE)}
     return environment | {"PYTHONPATH": python_path(environment)}
 
@@ -64,14 +64,14 @@ def _write_secret(path: Path, text: str) -> None:
 class LocalPod:
     """A pod on this machine. The profile `local` is written to `home`; the pod's files have their own directory.
 
-    `close` removes every process, port and file of the pod; so does the guardian if this process dies.
+    `close` ends every process and removes every port and file of the pod; if this process dies, the guardian does so.
     """
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.id = secrets.token_hex(POD_ID_BYTES)
         self.token = make_token()
-        """The secret of the owner's requests. The profile and `token_file` have it; only the owner can read them."""
+        """The secret of the owner's requests; the profile and `TOKEN_FILE` have it, which only the owner can read."""
         self.directory = Path(tempfile.gettempdir()) / f"tpu-tui-pod-{self.id}"
         self.identity = Path()
         self.slices: tuple[str, ...] = ()
@@ -85,18 +85,13 @@ class LocalPod:
         """The Compute Engine API with the pod's firewall rules, disks and images; None before the start."""
 
     @property
-    def token_file(self) -> Path:
-        """The file that has only the token, for gcloud's CLOUDSDK_AUTH_ACCESS_TOKEN_FILE."""
-        return self.directory / TOKEN_FILE
-
-    @property
     def exposure(self) -> str | None:
-        """Why the bucket is open to other users of the machine; None if it is not."""
+        """The reason why other users of the machine can reach the bucket; None if they cannot."""
         return self._bucket.exposure if self._bucket is not None else None
 
     @property
     def machines(self) -> Machines:
-        """The worker hosts, with what only a local pod can do: `preempt`, `pids`, `homes`."""
+        """The worker hosts, also for what only a local pod can do: `preempt`, `pids`, `homes`."""
         if self._machines is None:
             raise RuntimeError("the pod is not started")
         return self._machines
@@ -109,15 +104,15 @@ class LocalPod:
         return self._service
 
     async def start(self, workers: int = 4, cores: int = 1, slices: int = 1) -> None:
-        """Start everything and write the profile. Raises TpuTuiError, after ending all that had started."""
-        self._require_possible()
+        """Start everything and write the profile. Raises TpuTuiError after closing what was already started."""
+        self._check_requirements()
         try:
             await self._start(workers, cores, slices)
         except BaseException:
             await self.close()
             raise
 
-    def _require_possible(self) -> None:
+    def _check_requirements(self) -> None:
         require_linux()
         find_binary()
         path = profile_path(self.home, LOCAL_PROFILE)
@@ -137,7 +132,7 @@ class LocalPod:
         self.identity, public_key = _make_login_key(self.directory)
         self._machines = Machines(self.id, self.directory, public_key, self._guardian)
         await self._machines.open(marked)
-        _write_secret(self.token_file, self.token)
+        _write_secret(self.directory / TOKEN_FILE, self.token)
         self._bucket = Bucket(self.directory, token=self.token)
         await self._bucket.start(marked)
         service = await self._start_service(cores)
@@ -167,7 +162,7 @@ class LocalPod:
         return self._service
 
     def _node_machines(self) -> list[tuple[str, str]]:
-        """Return the machines of all TPU VMs, as Compute Engine lists them."""
+        """Return the name and address of each TPU VM's machine, for Compute Engine's lists."""
         names = [name for name in self.machines.slices if not name.startswith(VM_HOST)]
         workers = [worker for name in names for worker in self.machines.workers(name)]
         return [(worker.hostname, worker.address) for worker in workers]
@@ -203,7 +198,7 @@ class LocalPod:
             "project": PROJECT,
             "zone": ZONE,
             "slices": list(self.slices),
-            "tpu_api": {"grpc": endpoints["tpu"], "rest": f"http://127.0.0.1:{self.service.rest_port}"},
+            "tpu_api": {"grpc": endpoints["tpu"], "rest": endpoints["compute"]},
             "compute_api": endpoints["compute"],
             "storage": endpoints["storage"],
             "bucket": self._bucket.url,
@@ -211,7 +206,7 @@ class LocalPod:
         }
 
     async def close(self) -> None:
-        """End everything and remove every file. It may be called more than once."""
+        """End everything and remove every file. A second call has no effect."""
         service, self._service = self._service, None
         guardian, self._guardian = self._guardian, None
         machines, self._machines = self._machines, None
@@ -239,13 +234,13 @@ async def _add_slice(service: TpuService, name: str, workers: int, cores: int) -
 
 
 def _imports() -> dict[str, str]:
-    """Return the variables that let `python -m trainer.train` work on a worker when the package runs from a clone."""
+    """Return the variables with which `python -m trainer.train` works on a worker if the package is not installed."""
     is_installed = PACKAGE_ROOT.name in ("site-packages", "dist-packages")
     return {} if is_installed else {"PYTHONPATH": str(PACKAGE_ROOT)}
 
 
 def _live_owner(home: Path) -> int | None:
-    """Return the process of the local pod that wrote the profile, if it is alive."""
+    """Return the PID of the local pod that wrote the profile, if it is still running."""
     try:
         profile = read_profile(home, LOCAL_PROFILE, Path.home())
     except TpuTuiError:

@@ -12,13 +12,13 @@ GIB = 1 << 30
 TRAINER_BYTES = int(1.1 * GIB)
 """One trainer process on XLA's CPU device with the demo's small ResNet; PyTorch and the compiler take most of it."""
 WORKER_BYTES = 20 << 20
-"""One worker's host process, and the processes that supervise a job."""
+"""One worker's host process and the processes that supervise a job."""
 POD_BYTES = int(0.5 * GIB)
 """The API, the bucket and the console together."""
 
 
 def require_linux() -> None:
-    """Raise UsageError on a system where no local pod can run, with an alternative."""
+    """Raise UsageError, which names an alternative, on a system that cannot run a local pod."""
     if not sys.platform.startswith("linux"):
         raise UsageError(
             "A local pod needs Linux",
@@ -33,7 +33,7 @@ def memory_needed(workers: int, cores: int) -> int:
 
 
 def memory_available(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the bytes free for new processes, of the machine or of this cgroup (v2); None if unknown."""
+    """Return the bytes free for new processes on the machine and in this cgroup (v2); None if unknown."""
     figures = [figure for figure in (_machine(proc), _cgroup(proc, cgroups)) if figure is not None]
     return min(figures, default=None)
 

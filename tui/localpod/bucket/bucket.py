@@ -31,7 +31,7 @@ _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 def find_binary() -> Path:
-    """Return the fake-gcs-server that its Python package has for this machine, else the one on PATH.
+    """Return the fake-gcs-server for this machine from its Python package, else the one on the PATH.
 
     Raises TpuTuiError if neither exists.
     """
@@ -55,8 +55,8 @@ def find_binary() -> Path:
 class Bucket:
     """A running object store. `directory` holds its objects and its log.
 
-    Requests must carry `token` (default: a new one) or come from a process of this user. `isolate` runs the server
-    itself in a network namespace of its own, where the system allows that.
+    Requests must carry `token` (default: a new one) or come from a process of this user. With `isolate`, the server
+    runs in its own network namespace, if the system allows it.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Bucket:
             )
 
     async def _instruct(self, process: asyncio.subprocess.Process, command: Sequence[str]) -> None:
-        """Send the settings that must not show in a command line; read why isolation failed, if it did."""
+        """Send the settings, which must not appear in a command line; read why isolation failed, if it did."""
         assert process.stdin is not None
         assert process.stdout is not None
         config = {
@@ -133,7 +133,7 @@ class Bucket:
         self.exposure = json.loads(await process.stdout.readline())["refusal"]
 
     def _command(self, binary: Path, objects: Path) -> list[str]:
-        """Return the server's command without its port; the server's own URLs use the proxy's address."""
+        """Return the server's command without its port. The URLs in the server's answers have the proxy's address."""
         options = {
             "scheme": "http",
             "backend": "filesystem",

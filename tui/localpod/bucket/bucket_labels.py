@@ -1,6 +1,6 @@
-"""Labels of buckets, which fake-gcs-server does not keep: they are added to its answers about whole buckets.
+"""Labels of buckets. fake-gcs-server does not store them, so the proxy adds them to its answers about buckets.
 
-They live as long as the proxy, which is as long as the buckets.
+The labels exist as long as the proxy, which runs as long as the buckets exist.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _METHODS = ("GET", "POST", "PATCH", "PUT", "DELETE")
 
 
 def is_about_buckets(method: str, target: str) -> bool:
-    """Return whether a request lists, reads or changes buckets, and not what is in them."""
+    """Return whether a request lists, reads or changes buckets, not their contents."""
     return method in _METHODS and _BUCKET_PATH.fullmatch(target) is not None
 
 
@@ -25,7 +25,7 @@ class BucketLabels:
         self._labels: dict[str, dict[str, str]] = {}
 
     def add_to(self, content: bytes, method: str, target: str, body: bytes) -> bytes:
-        """Return the content of the server's answer to a request about buckets, which has succeeded, with labels."""
+        """Return the content of the answer to a successful request about buckets, with labels."""
         match = _BUCKET_PATH.fullmatch(target)
         if method == "DELETE" and match and match["name"]:
             self._labels.pop(match["name"], None)
@@ -40,7 +40,7 @@ class BucketLabels:
         return json.dumps(document).encode()
 
     def _take(self, name: str, document: dict[str, Any], *, is_patch: bool) -> None:
-        """Set a bucket's labels from a request; a patch leaves others, and removes those that are null."""
+        """Set a bucket's labels from a request; a patch keeps the other labels and removes those that are null."""
         if is_patch and "labels" not in document:
             return
         before = self._labels.get(name, {}) if is_patch else {}

@@ -1,4 +1,4 @@
-"""A process's own network namespace, to whose loopback ports no other process of the machine can connect."""
+"""A network namespace for one process: no other process of the machine can connect to its loopback ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REQUEST = struct.Struct("16sh22x")
 def refusal_reason() -> str | None:
     """Return why this process cannot have a network namespace of its own; None if it can.
 
-    A child process tries it, because a process that gets half way cannot go back.
+    A child process tries it, because a process that fails half-way cannot go back.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -41,7 +41,7 @@ def refusal_reason() -> str | None:
 
 
 def enter_namespace() -> None:
-    """Move this process, which has no threads, to a new network namespace with a working loopback device.
+    """Move this process to a new network namespace with a working loopback device. It must have no other threads.
 
     Open sockets stay in the old namespace. Raises OSError if the system does not allow it.
     """
@@ -51,7 +51,7 @@ def enter_namespace() -> None:
         uid, gid = os.geteuid(), os.getegid()
         _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
         _keep_ids(uid, gid)
-    _raise_loopback()
+    _bring_up_loopback()
 
 
 def _unshare(flags: int) -> None:
@@ -67,7 +67,7 @@ def _keep_ids(uid: int, gid: int) -> None:
         Path(f"/proc/self/{name}").write_text(text)
 
 
-def _raise_loopback() -> None:
+def _bring_up_loopback() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         _, flags = _REQUEST.unpack(fcntl.ioctl(control, _SIOCGIFFLAGS, _REQUEST.pack(_LOOPBACK, 0)))
         fcntl.ioctl(control, _SIOCSIFFLAGS, _REQUEST.pack(_LOOPBACK, flags | _IFF_UP))

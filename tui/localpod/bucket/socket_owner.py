@@ -1,4 +1,4 @@
-"""The user at the other end of a loopback connection, from the kernel's tables of TCP sockets (proc(5), net/tcp)."""
+"""The user of the client of a loopback connection, from the kernel's tables of TCP sockets (proc(5), net/tcp)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _READ_BYTES = 1 << 16
 
 
 class SocketOwners:
-    """Looks up the user of a connection's client among the sockets of the network namespace of its creation.
+    """Looks up the users of sockets in the network namespace in which this object was created.
 
-    The tables stay open: a process that moves to another namespace still reads those of the first one.
+    The tables stay open, so that a process that moves to another namespace still reads the tables of the first.
     """
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""How a local pod's processes and keepers end, however its parent process ended."""
+"""The end of a local pod's processes and keepers, however its parent process ends."""

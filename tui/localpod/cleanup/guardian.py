@@ -1,7 +1,7 @@
 """The guardian: a process that outlives the pod's parent process and cleans up after it, however the parent ends.
 
 `python -m tui.localpod.cleanup.guardian`. Its standard input is a pipe whose other end only the parent holds. A line
-on it asks the guardian to end the processes of some workers. Its end means that the parent is gone: the pod ends.
+on it requests the end of some workers' processes. The end of the input means that the parent is gone: the pod ends.
 """
 
 from __future__ import annotations
@@ -23,20 +23,15 @@ _REMOVE_TRIES = 5
 _REMOVE_INTERVAL_S = 0.05
 
 
-def profile_names_pod(text: str, pod: str) -> bool:
-    """Return whether a profile's text is this pod's. Another pod may have replaced it since."""
-    return any(line.replace(" ", "") == f'pod="{pod}"' for line in text.splitlines())
-
-
 def remove_profile(profile: Path, pod: str) -> None:
-    """Remove the profile if it is still this pod's."""
+    """Remove the profile unless another pod has replaced it."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
-        if profile_names_pod(profile.read_text(), pod):
+        if any(line.replace(" ", "") == f'pod="{pod}"' for line in profile.read_text().splitlines()):
             profile.unlink()
 
 
 def remove_tree(directory: Path) -> None:
-    """Remove a directory, with several tries: jobs may write into it while they are killed."""
+    """Remove a directory, in several attempts: jobs may write into it while they are killed."""
     for _ in range(_REMOVE_TRIES):
         shutil.rmtree(directory, ignore_errors=True)
         if not directory.exists():

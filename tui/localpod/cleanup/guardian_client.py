@@ -1,4 +1,4 @@
-"""The parent's side of the guardian: it starts the guardian and requests the end of workers and of the pod."""
+"""The parent's side of the guardian: start it, and request the end of workers and of the pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ END_SECONDS = 30.0
 
 
 class GuardianClient:
-    """Starts and keeps the guardian of a pod's directory, its profile, and all processes that carry its mark."""
+    """Starts the guardian of a pod's directory, profile and marked processes, and restarts it if it was killed."""
 
     def __init__(self, pod: str, directory: Path, profile: Path) -> None:
         self._pod = pod
@@ -36,7 +36,7 @@ class GuardianClient:
         self._sweeping = asyncio.Lock()
 
     async def open(self, environment: dict[str, str]) -> None:
-        """Start the guardian, after which nothing is left behind. `environment` must not carry the pod's mark."""
+        """Start the guardian, which then cleans up in any case. `environment` must not carry the pod's mark."""
         self._environment = environment
         self._guardian = await self._start()
         self._keeping = asyncio.create_task(self._keep())
@@ -81,7 +81,7 @@ class GuardianClient:
     async def end(self, marks: Sequence[Mark]) -> None:
         """End every process with these workers' marks, their hosts included; return when none is left.
 
-        A sweep costs the same for one worker and for many: what is asked for during one shares the next.
+        A sweep costs the same for one worker and for many: requests that arrive during a sweep share the next one.
         Raises TpuTuiError if no guardian can be kept running.
         """
         if self._guardian is None or self._keeping is None or not marks:
@@ -106,7 +106,7 @@ class GuardianClient:
                 raise TpuTuiError("The local pod's guardian is gone", remedy="End this pod and start another.")
 
     async def close(self) -> None:
-        """Let the guardian end the whole pod and wait for that; if it was killed, start another one for it."""
+        """Let the guardian end the whole pod, and wait for its exit. If it was killed, start another one first."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)

@@ -11,12 +11,12 @@ from tui.runs.record.run_index import list_runs
 from tui.settings import LOCAL_PROFILE
 
 KEEPERS_END_S = 10.0
-"""How long `local up` waits for the keepers. They check four times a second whether their pod runs."""
+"""The longest wait of `local up` for the keepers, which check four times a second whether their pod runs."""
 _POLL_INTERVAL_S = 0.05
 
 
 def living_keepers(runs_home: Path) -> set[int]:
-    """Return the pids of the keepers on this machine whose runs, in this home, are on the local pod."""
+    """Return the PIDs of the keepers on this machine of the runs in this home that are on the local pod."""
     runs = [directory for directory in list_runs(runs_home) if directory.run.profile == LOCAL_PROFILE]
     return {
         status.pid

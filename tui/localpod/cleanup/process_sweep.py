@@ -23,7 +23,7 @@ _POD_BITS = 40
 _MARK_FLOOR = 1 << 62
 """Keeps every mark at 10^18 µs or more, which no real-time task uses up."""
 POD_SERIAL = (1 << _SERIAL_BITS) - 1
-"""The serial of the pod's own processes, and the highest: any process may lower its limit, only root may raise it."""
+"""The serial of the pod's own processes. It is the highest: only root may raise a limit."""
 
 _LIMIT = re.compile(rb"^Max realtime timeout +(\d+) ", re.MULTILINE)
 _ENDED_STATES = (b"Z", b"X")
@@ -51,7 +51,7 @@ class Mark:
         return {POD_VARIABLE: self.pod} | ({WORKER_VARIABLE: self.worker} if self.worker else {})
 
     def put_on(self) -> None:
-        """Mark this process and all that it starts. Where a lower limit is in force, only the environment does."""
+        """Mark this process and its future children; under a lower limit, only the environment marks them."""
         import resource
 
         with contextlib.suppress(ValueError, OSError):
@@ -103,7 +103,7 @@ def members(marks: Sequence[Mark]) -> Iterator[int]:
 
 
 def _kill(pid: int, marks: Sequence[Mark]) -> None:
-    """Kill a process if it still carries a mark. The descriptor pins it, so that a reused number is not hit."""
+    """Kill a process if it still carries a mark. The descriptor pins it, so that a reused PID is never killed."""
     with contextlib.suppress(OSError):
         handle = os.pidfd_open(pid)
         try:

@@ -1,7 +1,7 @@
 """The fork server of worker hosts: one process with the SSH library imported that forks a host for each worker.
 
 `python -m tui.localpod.host.fork_server FD POD`: a datagram on the socket FD is one `HostSpec`, with two descriptors:
-the listening socket, and a pipe on which the host reports that it is ready and which it holds until it ends. A
+the listening socket, and a pipe on which the host reports that it is ready. The pipe closes when the host ends. A
 fork costs milliseconds and shares the library's memory; a new interpreter would cost 0.2 s and 40 MB.
 """
 
@@ -55,7 +55,7 @@ def _answer(life: int, answer: dict[str, object]) -> None:
 
 
 def _reset_process_state(pod: str) -> None:
-    """Reset ignored and blocked signals, which every job would inherit through exec, and the umask."""
+    """Reset ignored and blocked signals and the umask, which every job would inherit; mark this process."""
     for number in _DEFAULT_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -109,7 +109,7 @@ def serve(control: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serve the socket and the pod that the arguments name."""
+    """Serve the socket that the arguments name, for the pod that they name."""
     descriptor, pod = int(sys.argv[1]), sys.argv[2]
     os.set_inheritable(descriptor, False)
     _reset_process_state(pod)

@@ -1,4 +1,4 @@
-"""The description of one worker, as plain data: the parent writes it, the worker's host process reads it."""
+"""The description of one worker as plain data, which the parent writes and the worker's host process reads."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ class HostSpec:
 
     @property
     def metadata_keys(self) -> Path:
-        """The file of the keys in the node's metadata, as lines of authorized_keys; absent until there is one."""
+        """The authorized_keys file of the keys in the node's metadata; absent until there is a key."""
         return Path(self.directory) / "etc" / "metadata_keys"
 
     @property
     def startup_script(self) -> Path:
-        """The file of the startup script in the node's metadata; absent where it has none."""
+        """The file of the startup script from the node's metadata; absent if there is none."""
         return Path(self.directory) / "etc" / "startup-script"
 
     @property
     def programs(self) -> Path:
-        """The directory of the worker's own programs, which precede the machine's."""
+        """The directory of the worker's own programs, which precede the machine's programs on the PATH."""
         return Path(self.directory) / "startup" / "bin"
 
     @property
     def os_login_keys(self) -> Path:
-        """The directory of the keys that OS Login knows, a file for each user name; absent until there is one."""
+        """The directory with an authorized_keys file for each OS Login user name; absent until there is one."""
         return Path(self.directory) / "etc" / "os_login_keys"
 
     def to_bytes(self) -> bytes:
@@ -77,7 +77,7 @@ class HostSpec:
 
 
 def write_startup_script(spec: HostSpec, text: str) -> None:
-    """Write the startup script that the worker runs when it starts; an empty one is none."""
+    """Write the script that the worker runs when it starts, or remove it if `text` is empty."""
     spec.startup_script.unlink(missing_ok=True)
     if text:
         spec.startup_script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,16 +87,16 @@ def write_startup_script(spec: HostSpec, text: str) -> None:
 def write_login_keys(spec: HostSpec, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
     """Write the unexpired keys of the worker's user, as a machine's guest agent does with `ssh-keys`.
 
-    With OS Login, `os_login` has the keys of each user name, and those in the metadata are ignored.
+    With OS Login, `os_login` has the keys of each user name, and the keys in the metadata are ignored.
     """
     user, now = getpass.getuser(), datetime.now(timezone.utc)
-    mine = [
+    own_keys = [
         entry.key
         for entry in entries(ssh_keys)
         if entry.user == user and (entry.expires is None or entry.expires > now)
     ]
     spec.metadata_keys.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_lines(spec.metadata_keys, mine if os_login is None else [])
+    _write_lines(spec.metadata_keys, own_keys if os_login is None else [])
     spec.os_login_keys.mkdir(mode=0o700, exist_ok=True)
     for file in spec.os_login_keys.iterdir():
         if file.name not in (os_login or {}):

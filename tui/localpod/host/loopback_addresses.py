@@ -1,4 +1,4 @@
-"""Loopback addresses for workers: an own 127.0.x.y each or, where the system has only one address, an own port."""
+"""Loopback addresses for workers: one 127.0.x.y each or, where the system has only one address, one port each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PORTS = (2222, 2022, 22022, 12222)
 """Tried in this order. Every worker of a pod has the same port, as on a real one."""
 HOSTS_PER_NET = 250
 _CLAIM = 254
-"""The host number that is bound, without listening, while a pod uses the net: no other pod takes the net then."""
+"""The host number that a pod binds, without listening, while it uses a net. It keeps other pods from that net."""
 _FIRST_NET, _LAST_NET = 2, 254
 _BACKLOG = 128
 
@@ -76,10 +76,7 @@ def _claim(first: int, workers: int, port: int) -> Net:
 
 
 def free_net(workers: int) -> Net:
-    """Return free addresses for this many workers.
-
-    Raises TpuTuiError if no net and no port is left.
-    """
+    """Return free addresses for this many workers. Raises TpuTuiError if there are none."""
     last_net = _LAST_NET - (workers - 1) // HOSTS_PER_NET
     try:
         for port, first in itertools.product(PORTS, range(_FIRST_NET, last_net + 1)):
@@ -106,5 +103,5 @@ def _no_room(workers: int, why: str) -> TpuTuiError:
     return TpuTuiError(
         f"No loopback addresses for {count_noun(workers, 'worker')}",
         why=why,
-        remedy="Ask for fewer workers, raise the limit of open files (ulimit -n), or end other local pods.",
+        remedy="Use fewer workers, raise the limit of open files (ulimit -n), or end other local pods.",
     )

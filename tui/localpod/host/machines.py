@@ -26,7 +26,7 @@ from tui.localpod.host.loopback_addresses import Net, free_net
 
 READY_SECONDS = 30.0
 CORES_PER_CHIP = 2
-"""Cores per chip of v2 and v3: the number of devices of a type without a chip count follows from it."""
+"""The cores per chip of v2 and v3, from which the chips of a type without a chip count are computed."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Machines:
         self._authorized_key = authorized_key
         self._guardian = guardian
         self.environment: dict[str, str] = {}
-        """Variables of every command on every worker, in addition to its worker's own."""
+        """Variables of every command on every worker, in addition to those of its worker."""
         self.exited: Callable[[str], None] = lambda _: None
         self._control: socket.socket | None = None
         self._fork_server: asyncio.subprocess.Process | None = None
@@ -68,7 +68,7 @@ class Machines:
         self._serials = iter(range(POD_SERIAL - 1, 0, -1))
 
     async def open(self, environment: dict[str, str]) -> None:
-        """Start the fork server; `environment` is that of the fork server and of every host process."""
+        """Start the fork server; it and every host process get `environment`."""
         control, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end, (self._directory / "hosts.log").open("ab") as log:
             self._fork_server = await asyncio.create_subprocess_exec(
@@ -171,7 +171,7 @@ class Machines:
             for index, listener in zip(range(workers), listeners, strict=True):
                 spec = self._spec(slice_, index)
                 write_startup_script(spec, startup_script)
-                slice_.machines.append(await self._ask_for(spec, listener))
+                slice_.machines.append(await self._start_host(spec, listener))
         finally:
             for listener in listeners:
                 listener.close()
@@ -194,11 +194,11 @@ class Machines:
             environment=dict(self.environment),
         )
 
-    async def _ask_for(self, spec: HostSpec, listener: socket.socket) -> _Machine:
-        """Let the fork server start one host; its listening socket and its end of the pipe are closed here."""
+    async def _start_host(self, spec: HostSpec, listener: socket.socket) -> _Machine:
+        """Let the fork server start one host, and close this process's copy of the host's end of the pipe."""
         reader, writer = os.pipe()
         try:
-            assert self._control is not None, "the fork server runs"
+            assert self._control is not None, "the fork server is not running"
             socket.send_fds(self._control, [spec.to_bytes()], [listener.fileno(), writer])
         except OSError as error:
             os.close(reader)
@@ -229,7 +229,7 @@ class Machines:
         machine.watch = asyncio.create_task(self._watch(machine))
 
     async def _watch(self, machine: _Machine) -> None:
-        """End a worker's jobs when its host has exited: everything on a preempted machine ends with it."""
+        """Wait until a worker's host has exited, then end its jobs: a preempted machine ends with all that runs on it."""
         while await machine.life.read(1):
             pass
         machine.alive = False

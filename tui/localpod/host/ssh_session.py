@@ -10,7 +10,6 @@ import signal
 import subprocess
 import termios
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tui.ssh.asyncssh_import import asyncssh
 
@@ -47,19 +46,15 @@ def exit_code_of(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
     return ended
 
 
-def _file_server(channel: Any) -> asyncssh.SFTPServer:
-    return asyncssh.SFTPServer(channel)
-
-
 class SshSession(asyncssh.SSHServerProcess[bytes]):
     """A command, a shell, or SFTP, on one channel. `ended` is called once, when the session no longer counts.
 
     The channel closes when the command has exited and all writers have closed its output. If the client closes the
-    channel first, the job loses its descriptors only: a terminal's jobs get SIGHUP from the kernel, others go on.
+    channel first, the job only loses its descriptors: jobs on a terminal get SIGHUP from the kernel, others continue.
     """
 
     def __init__(self, home: str, shell: str, environment: Mapping[str, str], ended: Callable[[], None]) -> None:
-        super().__init__(self._begin, _file_server, SFTP_VERSION, allow_scp=False)
+        super().__init__(self._begin, asyncssh.SFTPServer, SFTP_VERSION, allow_scp=False)
         self._home = home
         self._shell = shell
         self._environment = environment
@@ -95,7 +90,7 @@ class SshSession(asyncssh.SSHServerProcess[bytes]):
         return ended
 
     async def _start_on_terminal(self) -> asyncio.Future[int]:
-        """Start on a new terminal. Its size is set before the command can ask for it."""
+        """Start on a new terminal, whose size is set before the command can read it."""
         master, slave = pty.openpty()
         try:
             await self.redirect(master, master, send_eof=False, recv_eof=False)
@@ -133,22 +128,22 @@ class SshSession(asyncssh.SSHServerProcess[bytes]):
         self.exit_with_signal(name if name in RFC_4254_SIGNALS else f"{name}@openssh.com")
 
     def resume_feeding(self, datatype: int | None) -> None:
-        """Take the client's data again, on the loop's next turn.
+        """Accept the client's data again, on the loop's next turn.
 
-        asyncio's write pipe loses data that it is given, with an end of file after it, while it reports that it has
-        room (its `_write_ready` closes the pipe then).
+        asyncio's write pipe loses data, followed by an end of file, that it gets while it reports that it has room
+        (its `_write_ready` then closes the pipe).
         """
         asyncio.get_running_loop().call_soon(super().resume_feeding, datatype)
 
     def eof_received(self) -> bool:
-        """Close the command's standard input; end SFTP with exit code 0: without one, scp reports a failure."""
+        """Close the command's standard input; end SFTP with exit code 0, because scp fails without an exit code."""
         keep_open = super().eof_received()
         if self.subsystem is not None:
             self.exit(0)
         return keep_open
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the command's streams: the channel is gone."""
+        """Release the command's streams: the channel is gone."""
         super().connection_lost(exc)
         if self._task is not None:
             self._task.cancel()

@@ -1,7 +1,7 @@
 """A worker's startup script, run and reported as on a Compute Engine machine, but as the pod's own user.
 
-`journalctl` and `systemctl`, first on the PATH of the worker, answer for `google-startup-scripts.service`, with the
-words of guest-agent's `google_metadata_script_runner`; for anything else they are the machine's own.
+The worker's own `journalctl` and `systemctl` answer for `google-startup-scripts.service`, with the messages of
+guest-agent's `google_metadata_script_runner`. For any other unit, they call the machine's programs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tui.pod.creation.machine_request import STARTUP_SCRIPT
 from tui.pod.creation.startup_journal import UNIT
 
 _SHELL = Path("/bin/bash")
-_MOST_LINE_BYTES = 64 * 1024
-"""bufio.MaxScanTokenSize: on a longer line the real runner stops to read, too."""
+_MAX_LINE_BYTES = 64 * 1024
+"""bufio.MaxScanTokenSize: on a longer line, the real runner stops reading, too."""
 _CHUNK_BYTES = 256 * 1024
-_MOST_JOURNAL_BYTES = 1 << 20
-"""Of the script's output; when twice as much is there, the older half goes."""
+_MAX_JOURNAL_BYTES = 1 << 20
+"""The part of the script's output that is kept: when it reaches twice this size, the older half is removed."""
 _SHIM = """#!/bin/sh
 # Made by tpu-tui's local pod: answers about {unit} as systemd would.
 case " $* " in
@@ -55,7 +55,7 @@ class StartupUnit:
         self._begun_us = time.monotonic_ns() // 1000
 
     def begin(self, path: str) -> None:
-        """Write the programs that answer for the unit, and that it has begun; `path` is the PATH without them."""
+        """Write the programs that answer for the unit, and record its start; `path` is the PATH without them."""
         self._programs.mkdir(mode=0o700, parents=True, exist_ok=True)
         state, journal = shlex.quote(str(self._state)), shlex.quote(str(self._journal))
         for name in ("journalctl", "systemctl"):
@@ -67,9 +67,9 @@ class StartupUnit:
         self._write_state("activating", code=0)
 
     async def run(self, environment: Mapping[str, str]) -> None:
-        """Run the script of the metadata, if there is one, and keep the end of its output in the journal.
+        """Run the metadata's script, if there is one, and keep the end of its output in the journal.
 
-        The machine goes on whatever happens, as with a full disk.
+        The machine keeps running even if the journal cannot be written, e.g. on a full disk.
         """
         try:
             if self._script.exists():
@@ -117,7 +117,7 @@ class StartupUnit:
         )
 
     async def _keep_output(self, output: IO[bytes]) -> None:
-        """Write each line of the output to the journal until it ends, or has a line that is too long."""
+        """Write each line of the output to the journal until the output ends or a line is too long."""
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), output
@@ -129,7 +129,7 @@ class StartupUnit:
                 lines, newline, rest = (rest + data).rpartition(b"\n")
                 if newline:
                     self._append(prefix + lines.replace(b"\n", b"\n" + prefix) + b"\n")
-                if len(rest) >= _MOST_LINE_BYTES:
+                if len(rest) >= _MAX_LINE_BYTES:
                     note = f'error while communicating with "{STARTUP_SCRIPT}" script: bufio.Scanner: token too long'
                     self._note(note)
                     return
@@ -142,9 +142,9 @@ class StartupUnit:
         self._append(message.encode() + b"\n")
 
     def _append(self, messages: bytes) -> None:
-        """Append to the journal; when it is too long, keep its end in a new file."""
-        if self._journal.stat().st_size + len(messages) > 2 * _MOST_JOURNAL_BYTES:
-            end = (self._journal.read_bytes() + messages)[-_MOST_JOURNAL_BYTES:]
+        """Append to the journal; if it is too long, keep only its end."""
+        if self._journal.stat().st_size + len(messages) > 2 * _MAX_JOURNAL_BYTES:
+            end = (self._journal.read_bytes() + messages)[-_MAX_JOURNAL_BYTES:]
             _replace(self._journal, end.partition(b"\n")[2])
         else:
             with self._journal.open("ab") as file:
@@ -157,7 +157,7 @@ class StartupUnit:
 
 
 def _replace(file: Path, data: bytes) -> None:
-    """Replace a file at once, so that no reader sees a part of it."""
+    """Replace a file atomically, so that no reader sees an incomplete one."""
     fresh = file.with_suffix(".new")
     fresh.write_bytes(data)
     fresh.replace(file)

@@ -26,7 +26,7 @@ MAX_SESSIONS = 10
 LOGIN_SECONDS = 120
 """sshd_config(5) LoginGraceTime."""
 KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
-"""The fast ones: the post-quantum exchange would cost 64 ms of CPU per connection."""
+"""The fast exchanges: the post-quantum exchange would cost 64 ms of CPU per connection."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -36,7 +36,7 @@ def login_shell() -> str:
 
 
 def environment_of(spec: HostSpec) -> dict[str, str]:
-    """Return the environment of every command on the worker, which contains nothing of the parent's own."""
+    """Return the environment of every command on the worker; only LANG comes from the parent process."""
     user = getpass.getuser()
     return {
         "HOME": str(spec.home),
@@ -80,7 +80,7 @@ def prepare_home(spec: HostSpec) -> asyncssh.SSHKey:
 
 
 class WorkerServer(asyncssh.SSHServer):
-    """One connection to the worker: public keys only, `MAX_SESSIONS` sessions, forwarding from its own address."""
+    """One connection to the worker: public keys only, `MAX_SESSIONS` sessions, forwarding from its address."""
 
     def __init__(self, spec: HostSpec) -> None:
         self._spec = spec
@@ -92,7 +92,7 @@ class WorkerServer(asyncssh.SSHServer):
         self._connection = conn
 
     def begin_auth(self, username: str) -> bool:
-        """Accept the keys that the home and the metadata have now: keys can be added while the worker runs."""
+        """Accept the current keys of the home and the metadata: keys can be added while the worker runs."""
         files: tuple[Path, ...] = ()
         if username == getpass.getuser():
             files = (self._spec.home / ".ssh" / "authorized_keys", self._spec.metadata_keys)
@@ -128,7 +128,7 @@ class WorkerServer(asyncssh.SSHServer):
         orig_host: str,  # noqa: ARG002 - asyncssh's names
         orig_port: int,  # noqa: ARG002
     ) -> Awaitable[Any]:
-        """Open a TCP connection from this worker; a failure has the text of its errno, as with sshd."""
+        """Open a TCP connection from this worker. A failure is reported with the text of its errno, as by sshd."""
         return self._forward(dest_host, dest_port)
 
     async def _forward(self, host: str, port: int) -> asyncssh.forward.SSHForwarder:
@@ -155,7 +155,7 @@ def _is_loopback(host: str) -> bool:
 async def serve_worker(spec: HostSpec, listener: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve the worker until the process is killed. `ready` gets the public host key once logins work.
 
-    The startup script runs beside the logins, as on a machine that boots.
+    The startup script runs while users can already log in, as on a real machine.
     """
     key = prepare_home(spec)
     os.chdir(spec.home)

@@ -1,7 +1,7 @@
 """The rehearsal job: `python -m tui.localpod.rehearsal` prints what a trainer would print, and trains nothing.
 
-Use it to try launch, logs, stop and failure policy without waiting for a compiler. There is one process per worker;
-TPU_TUI_WORKER, TPU_TUI_WORKERS and TPU_TUI_CORES say which one it is. It holds the worker's devices open.
+Use it to try launch, logs, stop and failure policy without waiting for a compiler. Each worker runs one process. It
+reads TPU_TUI_WORKER, TPU_TUI_WORKERS and TPU_TUI_CORES, and holds the worker's devices open.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ BROKEN_PIPE = 141
 TYPICAL_RATE = 250.0
 """Samples per second of one core."""
 STRAGGLER_FACTOR = 3
-"""How many times slower the straggler is."""
+"""How many times slower a straggler is."""
 _SHORTEST_WAIT_S = 0.002
-"""Shorter waits are left out, so that high rates are reached."""
+"""Shorter waits are skipped, to reach high rates."""
 _NOISE_SHARE = 0.2
 _GLUED_SHARE = 0.05
 
@@ -46,7 +46,7 @@ class _Terminated(Exception):
 
 
 class Rehearsal:
-    """One worker's part. Its output depends only on the options, the seed and the clock."""
+    """The rehearsal of one worker. Its output depends only on the options, the seed and the clock."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -189,7 +189,7 @@ class Rehearsal:
             view = view[os.write(1, view) :]
 
     def _pace(self, lines: int) -> None:
-        """Wait until the next line is due; `lines` make up one step."""
+        """Wait until the next line is due; one step has `lines` lines."""
         rate = self.options.rate
         if rate is None:
             rate = lines / self.options.interval if self.options.interval else 0
@@ -238,9 +238,9 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _from_environment(name: str, otherwise: int) -> int:
+def _from_environment(name: str, default: int) -> int:
     text = os.environ.get(name, "")
-    return int(text) if text.isdecimal() else otherwise
+    return int(text) if text.isdecimal() else default
 
 
 def _own_address() -> str:

@@ -18,7 +18,7 @@ BATCH = 128
 """Samples per core and step, which turn a rate into a step time."""
 _EPSILON = 1e-9
 _MAX_EXPONENT = 50
-"""Keeps the perplexity of a large loss within a float."""
+"""Keeps the perplexity of a large loss within the range of a float."""
 
 Figures = Mapping[str, Any]
 """Values by the names that the templates use."""

@@ -1,4 +1,4 @@
-"""Other contents of real logs: progress meters, colours, bytes that are not text, lines of a megabyte, markup."""
+"""Other contents of real logs: progress meters, colours, binary data, lines of a megabyte, markup."""
 
 from __future__ import annotations
 
