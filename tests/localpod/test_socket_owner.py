@@ -55,11 +55,7 @@ def listener() -> Iterator[socket.socket]:
 
 
 def owner_of(server: socket.socket) -> int | None:
-    owners = SocketOwners()
-    try:
-        return owners.uid_of(server.getpeername(), server.getsockname())
-    finally:
-        owners.close()
+    return SocketOwners().uid_of(server.getpeername(), server.getsockname())
 
 
 @needs_other_user
@@ -89,11 +85,7 @@ def test_the_owner_of_this_processs_connection_is_its_user(listener: socket.sock
 
 
 def test_a_connection_that_does_not_exist_has_no_user(listener: socket.socket) -> None:
-    owners = SocketOwners()
-    try:
-        assert owners.uid_of(("127.0.0.1", 1), listener.getsockname()) is None
-    finally:
-        owners.close()
+    assert SocketOwners().uid_of(("127.0.0.1", 1), listener.getsockname()) is None
 
 
 @pytest.mark.skipif(refusal_reason() is not None, reason="no network namespace can be made here")

@@ -41,11 +41,6 @@ class SocketOwners:
                     return int(row[_UID]) if int(row[_INODE]) else None
         return None
 
-    def close(self) -> None:
-        """Close the tables."""
-        while self._tables:
-            os.close(self._tables.pop())
-
 
 def _row(table: bytes, client: Address, server: Address) -> list[bytes] | None:
     for is_mapped in (False, True):
@@ -58,11 +53,11 @@ def _row(table: bytes, client: Address, server: Address) -> list[bytes] | None:
 
 
 def _place(address: Address, is_mapped: bool) -> str:
-    """Return an IPv4 address and port as the tables write them: words of 32 bits in this machine's byte order."""
+    """Return an IPv4 address and port as the tables write them: groups of 32 bits in this machine's byte order."""
     packed = socket.inet_aton(address[0])
     packed = _MAPPED + packed if is_mapped else packed
-    words = (int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4))
-    return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
+    groups = (int.from_bytes(packed[i : i + 4], sys.byteorder) for i in range(0, len(packed), 4))
+    return "".join(f"{group:08X}" for group in groups) + f":{address[1]:04X}"
 
 
 def _content(table: int) -> bytes:

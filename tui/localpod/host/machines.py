@@ -229,7 +229,7 @@ class Machines:
         machine.watch = asyncio.create_task(self._watch(machine))
 
     async def _watch(self, machine: _Machine) -> None:
-        """Wait until a worker's host has exited, then end its jobs: a preempted machine ends with all that runs on it."""
+        """Wait until a worker's host has exited, then end its jobs: they end with their machine."""
         while await machine.life.read(1):
             pass
         machine.alive = False
