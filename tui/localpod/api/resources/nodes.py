@@ -206,15 +206,19 @@ class Nodes:
             self._faults.check_operation("create")
             await self._run_machines(hosted)
         except BaseException:
-            self._nodes.pop(hosted.node.name, None)
+            self.discard(hosted)
             raise
         return self._released(hosted)
 
     async def tear_down(self, hosted: HostedNode, before: Any) -> Any:
         """Stop a claimed node's machines and remove the node; if that fails, restore its state `before`."""
         await self._or_restore(hosted, before, "delete", lambda: self._hosts.remove(hosted.slice_name))
-        self._nodes.pop(hosted.node.name, None)
+        self.discard(hosted)
         return empty_pb2.Empty()
+
+    def discard(self, hosted: HostedNode) -> None:
+        """Remove a node that has no machines."""
+        self._nodes.pop(hosted.node.name, None)
 
     def _claim(self, hosted: HostedNode, state: Any) -> None:
         """Reserve the node for one operation. Raises ABORTED while another operation is in progress."""
