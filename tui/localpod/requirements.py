@@ -66,11 +66,10 @@ def check_memory(workers: int, cores: int) -> None:
     available, needed = memory_available(), memory_needed(workers, cores)
     if available is None or available >= needed:
         return
-    fits = max((n for n in range(1, workers) if memory_needed(n, cores) <= available), default=0)
-    smaller = f"--workers {fits}" if fits else "--workers 1"
+    fits = max((n for n in range(1, workers) if memory_needed(n, cores) <= available), default=1)
     size = f"{count_noun(workers, 'worker')} with {count_noun(cores, 'core')} each"
     raise TpuTuiError(
         f"The demo needs {needed / GIB:.1f} GiB to train on {size}",
         why=f"{available / GIB:.1f} GiB are free",
-        remedy=f"Use {smaller}{' --cores 1' if cores > 1 else ''}, or --job rehearsal, which does not train.",
+        remedy=f"Use --workers {fits}{' --cores 1' if cores > 1 else ''}, or --job rehearsal, which does not train.",
     )

@@ -168,7 +168,7 @@ class ApiRouter:
         await faults.delay()
         faults.check_token()
         faults.check_rate()
-        self._authorise(method, resource_of(request))
+        self._check_resource(method, resource_of(request))
         faults.check_refusals(method.name)
         faults.check_page_token(getattr(request, "page_token", ""))
         answer = method.run(self._handlers, request)
@@ -177,7 +177,7 @@ class ApiRouter:
             raise rpc_errors.unavailable(faults.retry_after_seconds)
         return answer
 
-    def _authorise(self, method: ApiMethod, resource: str) -> None:
+    def _check_resource(self, method: ApiMethod, resource: str) -> None:
         """Raise unless the resource is in the pod's project and in a zone that exists and answers."""
         head, _, rest = resource.partition("/")
         if head == "projects" and rest.partition("/")[0] != self._handlers.project:

@@ -58,7 +58,7 @@ _ANSWERS = {
 
 
 class Refusal(Exception):
-    """A request that is refused and not forwarded; `reason` is one of Google's JSON APIs."""
+    """A request that is refused and not forwarded; `reason` is an error reason of Google's JSON APIs."""
 
     def __init__(self, status: HTTPStatus, reason: str, message: str) -> None:
         super().__init__(message)

@@ -19,7 +19,7 @@ _REQUEST = struct.Struct("16sh22x")
 
 
 def refusal_reason() -> str | None:
-    """Return why this process cannot have a network namespace of its own; None if it can.
+    """Return why this process cannot have its own network namespace; None if it can.
 
     A child process tries it, because a process that fails half-way cannot go back.
     """

@@ -107,20 +107,21 @@ class Machines:
         """The slices that have machines, in the order of their creation."""
         return tuple(self._slices)
 
+    def _machines_of(self, slice_name: str) -> list[_Machine]:
+        slice_ = self._slices.get(slice_name)
+        return slice_.machines if slice_ else []
+
     def workers(self, slice_name: str) -> list[HostedWorker]:
         """Return the workers of a slice as they were started, in worker order."""
-        slice_ = self._slices.get(slice_name)
-        return [machine.worker for machine in slice_.machines if machine.worker] if slice_ else []
+        return [machine.worker for machine in self._machines_of(slice_name) if machine.worker]
 
     def pids(self, slice_name: str) -> list[int]:
         """Return the host processes of a slice, in worker order; killing one is a preemption."""
-        slice_ = self._slices.get(slice_name)
-        return [machine.pid for machine in slice_.machines] if slice_ else []
+        return [machine.pid for machine in self._machines_of(slice_name)]
 
     def homes(self, slice_name: str) -> list[Path]:
         """Return the home directories of a slice's workers, in worker order."""
-        slice_ = self._slices.get(slice_name)
-        return [machine.spec.home for machine in slice_.machines] if slice_ else []
+        return [machine.spec.home for machine in self._machines_of(slice_name)]
 
     def alive(self, slice_name: str) -> list[bool]:
         """Return whether each worker's machine runs, in worker order; empty for a slice that does not exist."""
@@ -260,8 +261,7 @@ class Machines:
 
     def authorize(self, slice_name: str, ssh_keys: str, os_login: Mapping[str, Sequence[str]] | None) -> None:
         """Authorize the keys of the metadata `ssh-keys` for the pod's user, or with OS Login those of each user."""
-        slice_ = self._slices.get(slice_name)
-        for machine in slice_.machines if slice_ else []:
+        for machine in self._machines_of(slice_name):
             write_login_keys(machine.spec, ssh_keys, os_login)
 
     def preempt(self, slice_name: str, index: int) -> None:

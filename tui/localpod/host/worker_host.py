@@ -1,4 +1,4 @@
-"""One worker of the local pod: an SSH server in a process of its own, with a home, a host key and an environment."""
+"""One worker of the local pod: an SSH server in its own process, with a home, a host key and an environment."""
 
 from __future__ import annotations
 

@@ -65,8 +65,14 @@ class Rehearsal:
         return int(self.options.worker * self.options.cores + local)
 
     def run(self) -> None:
-        """Print the whole log. Raises SystemExit for `--crash-at`, _Terminated on SIGTERM."""
+        """Print the whole log. Raises SystemExit for `--crash-at` and on SIGTERM."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN if self.options.ignore_term else self._on_term)
+        try:
+            self._print_log()
+        except _Terminated:
+            self._end_on_term()
+
+    def _print_log(self) -> None:
         self.print_line(
             "REHEARSAL: nothing is trained here; every figure below is made up by python -m tui.localpod.rehearsal "
             f"(seed {self.options.seed})"
@@ -214,7 +220,7 @@ class Rehearsal:
         if self._is_sleeping:
             raise _Terminated
 
-    def end_on_term(self) -> NoReturn:
+    def _end_on_term(self) -> NoReturn:
         """Print the last line after SIGTERM and exit."""
         self._is_terminated = False
         self.print_line(f"REHEARSAL: SIGTERM received at {self.where}; ending")
@@ -300,10 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rehearsal = Rehearsal(build_parser().parse_args(arguments))
     descriptors = [] if rehearsal.options.no_devices else list(_hold_devices())
     try:
-        try:
-            rehearsal.run()
-        except _Terminated:
-            rehearsal.end_on_term()
+        rehearsal.run()
     except BrokenPipeError:
         return BROKEN_PIPE
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""The machines of the local pod's Compute Engine API: each is a host of its own, with a boot disk and metadata."""
+"""The machines of the local pod's Compute Engine API: each has its own host, a boot disk and metadata."""
 
 from __future__ import annotations
 

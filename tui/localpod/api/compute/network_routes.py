@@ -57,6 +57,7 @@ class NetworkRoutes:
 
     def __init__(self, project: str, operations: ComputeOperations) -> None:
         self._project = project
+        self._network = f"{ROOT}projects/{project}/global/networks/{_DEFAULT}"
         self._operations = operations
         self.metadata: dict[str, str] = {}
         self.metadata_changed: Callable[[], None] = lambda: None
@@ -68,8 +69,7 @@ class NetworkRoutes:
 
     def add(self, rule: dict[str, Any]) -> None:
         """Add a firewall rule in the API's JSON, or replace the rule with the same name."""
-        network = f"{ROOT}projects/{self._project}/global/networks/{_DEFAULT}"
-        defaults = {"kind": "compute#firewall", "network": network, "direction": "INGRESS", "priority": 1000}
+        defaults = {"kind": "compute#firewall", "network": self._network, "direction": "INGRESS", "priority": 1000}
         self.firewalls[rule["name"]] = {**defaults, "disabled": False, **rule}
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
@@ -139,9 +139,8 @@ class NetworkRoutes:
         return self._operations.start(request, "delete", relative(request.path))
 
     def _network_document(self) -> dict[str, Any]:
-        link = f"{ROOT}projects/{self._project}/global/networks/{_DEFAULT}"
         order = "BEFORE_CLASSIC_FIREWALL" if self.policies_first else "AFTER_CLASSIC_FIREWALL"
-        document = {"kind": "compute#network", "id": "1", "name": _DEFAULT, "selfLink": link}
+        document = {"kind": "compute#network", "id": "1", "name": _DEFAULT, "selfLink": self._network}
         return {**document, "autoCreateSubnetworks": True, "networkFirewallPolicyEnforcementOrder": order}
 
     async def _list_networks(self, request: web.Request) -> web.Response:
