@@ -57,7 +57,7 @@ def read_request(
     try:
         json_format.ParseDict(document, message, ignore_unknown_fields=version == V2_ALPHA)
     except (json_format.ParseError, ValueError, TypeError) as error:
-        raise rpc_errors.ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+        raise _invalid_payload(str(error)) from error
     return kind.wrap(message) if is_wrapper(kind) else message
 
 
@@ -82,21 +82,29 @@ def _parse(body: bytes) -> dict[str, Any]:
     try:
         content = json.loads(body or b"{}")
     except ValueError as error:
-        raise rpc_errors.ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {error}") from error
+        raise _invalid_payload(str(error)) from error
     if not isinstance(content, dict):
-        raise rpc_errors.ApiError("INVALID_ARGUMENT", "Invalid JSON payload received. The root must be an object.")
+        raise _invalid_payload("The root must be an object.")
     return content
 
 
-def _put(document: dict[str, Any], name: str, value: Any, *, repeated: bool = False) -> None:
-    """Set the field at a dotted path; a repeated field collects its values."""
+def _invalid_payload(why: str) -> rpc_errors.ApiError:
+    return rpc_errors.ApiError("INVALID_ARGUMENT", f"Invalid JSON payload received. {why}")
+
+
+def _put(document: Any, name: str, value: Any, *, repeated: bool = False) -> None:
+    """Set the field at a dotted path; a repeated field collects its values. Raises INVALID_ARGUMENT."""
     *parents, last = name.split(".")
     for parent in parents:
         document = document.setdefault(parent, {})
-    if repeated:
-        document.setdefault(last, []).append(value)
-    else:
+        if not isinstance(document, dict):
+            raise _invalid_payload(f'"{parent}" must be an object.')
+    if not repeated:
         document[last] = value
+    elif isinstance(values := document.setdefault(last, []), list):
+        values.append(value)
+    else:
+        raise _invalid_payload(f'"{last}" must be a list.')
 
 
 def _field(descriptor: Any, name: str) -> Any:
