@@ -21,6 +21,12 @@ class HostedWorker:
     hostname: str
     host_key_public: str
 
+    @property
+    def host_key(self) -> tuple[str, str]:
+        """The type of the host key, and the key in base64."""
+        kind, key, *_ = self.host_key_public.split()
+        return kind, key
+
 
 class WorkerHosts(Protocol):
     """Starts and ends the machines of a slice.

@@ -62,8 +62,11 @@ class GroupRoutes:
         yield web.get(resource, guard(f"compute.{MANAGERS}.get", partial(self._get, to_manager)))
         yield web.delete(resource, guard(f"compute.{MANAGERS}.delete", self._delete))
         yield web.post(f"{resource}/resize", guard(UPDATE, self._resize))
-        yield web.post(f"{resource}/recreateInstances", guard(UPDATE, self._recreate))
-        yield web.post(f"{resource}/deleteInstances", guard(UPDATE, self._delete_instances))
+        for verb, change in (
+            ("recreateInstances", self._groups.recreate),
+            ("deleteInstances", self._groups.delete_members),
+        ):
+            yield web.post(f"{resource}/{verb}", guard(UPDATE, partial(self._change_members, verb, change)))
         yield web.post(f"{resource}/listManagedInstances", guard(f"compute.{MANAGERS}.get", self._list_managed))
         yield web.get(f"{resource}/listErrors", guard(f"compute.{MANAGERS}.get", self._list_errors))
         groups = f"{PROJECT}/{ZONE}/{_GROUPS}"
@@ -162,19 +165,14 @@ class GroupRoutes:
         self._groups.resize(group, int(size))
         return self._operations.start(request, f"compute.{MANAGERS}.resize", group.path)
 
-    async def _recreate(self, request: web.Request) -> web.Response:
+    async def _change_members(
+        self, verb: str, change: Callable[[Group, list[Member]], None], request: web.Request
+    ) -> web.Response:
         group, body = self.group_of(request), await read_document(request)
         members = self._named(group, body)
         self._groups.check_apart(group, members)
-        self._groups.recreate(group, members)
-        return self._operations.start(request, f"compute.{MANAGERS}.recreateInstances", group.path)
-
-    async def _delete_instances(self, request: web.Request) -> web.Response:
-        group, body = self.group_of(request), await read_document(request)
-        members = self._named(group, body)
-        self._groups.check_apart(group, members)
-        self._groups.delete_members(group, members)
-        return self._operations.start(request, f"compute.{MANAGERS}.deleteInstances", group.path)
+        change(group, members)
+        return self._operations.start(request, f"compute.{MANAGERS}.{verb}", group.path)
 
     def _named(self, group: Group, body: dict[str, Any]) -> list[Member]:
         """Return the members that a request names. Raises ComputeError."""

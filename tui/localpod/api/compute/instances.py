@@ -270,10 +270,10 @@ class Instances:
         enabled = vm.metadata.get(GUEST_ATTRIBUTES, self._project_metadata().get(GUEST_ATTRIBUTES, ""))
         attributes: list[dict[str, str]] = []
         if vm.worker is not None and enabled.lower() == "true":
-            kind, _, rest = vm.worker.host_key_public.strip().partition(" ")
+            kind, key = vm.worker.host_key
             attributes = [
                 {"namespace": "guest-agent", "key": "hostname", "value": vm.name},
-                {"namespace": "hostkeys", "key": kind, "value": rest.partition(" ")[0]},
+                {"namespace": "hostkeys", "key": kind, "value": key},
             ]
         found = [item for item in attributes if matches(item["namespace"], item["key"], query_path)]
         if not found:

@@ -33,10 +33,10 @@ def guest_attributes(
 
 
 def _published(worker: HostedWorker) -> list[tpu.GuestAttributesEntry]:
-    key_type, _, rest = worker.host_key_public.strip().partition(" ")
+    kind, key = worker.host_key
     return [
         tpu.GuestAttributesEntry(namespace="deviceInfo", key="hostname", value=worker.hostname),
-        tpu.GuestAttributesEntry(namespace="hostkeys", key=key_type, value=rest.partition(" ")[0]),
+        tpu.GuestAttributesEntry(namespace="hostkeys", key=kind, value=key),
     ]
 
 
