@@ -1,1 +1,1 @@
-"""A pod on this machine: a Cloud TPU API service, SSH workers, a bucket, a guardian that clears up."""
+"""A pod on this machine: a Cloud TPU API service, SSH workers, a bucket, a guardian that cleans up."""

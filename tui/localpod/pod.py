@@ -71,7 +71,7 @@ class LocalPod:
         self.home = home
         self.id = secrets.token_hex(POD_ID_BYTES)
         self.token = make_token()
-        """The secret of the owner's requests; the profile and `TOKEN_FILE` have it, which only the owner can read."""
+        """The owner's bearer token. The profile and `TOKEN_FILE` contain it; only the owner can read them."""
         self.directory = Path(tempfile.gettempdir()) / f"tpu-tui-pod-{self.id}"
         self.identity = Path()
         self.slices: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tui.localpod.api import rpc_errors
 
 FOREVER = -1
-"""The value of a counter of requests that means all requests."""
+"""The value of the counters below that stands for all requests."""
 
 
 @dataclass
@@ -28,21 +28,21 @@ class ServiceFaults:
     offered_types: dict[str, frozenset[str]] = field(default_factory=dict)
     """The accelerator types of each zone that does not have all of them."""
     refusals: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
-    """By method, the errors of its next requests: one each, before the request has any effect."""
+    """By method, the errors of upcoming requests: one each, before the request has any effect."""
     lost_answers: dict[str, int] = field(default_factory=dict)
-    """By method, the number of next requests that take effect but get UNAVAILABLE (`FOREVER` for all)."""
+    """By method, the number of upcoming requests that take effect but get UNAVAILABLE (`FOREVER` for all)."""
     operation_failures: dict[str, list[rpc_errors.ApiError]] = field(default_factory=dict)
-    """By verb ("create", "delete", "start", "stop", "reset"), the errors of the next operations, one each."""
+    """By verb ("create", "delete", "start", "stop", "reset"), the errors of upcoming operations, one each."""
     rate_limited: int = 0
-    """The number of next requests that get RESOURCE_EXHAUSTED, as above a rate limit (`FOREVER` for all)."""
+    """The number of upcoming requests that get RESOURCE_EXHAUSTED, as above a rate limit (`FOREVER` for all)."""
     retry_after_seconds: int = 0
-    """The delay before a retry that these errors suggest to clients; 0: none."""
+    """The delay before a retry that rate limits and unavailable zones suggest to clients; 0: none."""
     unavailable: dict[str, int] = field(default_factory=dict)
-    """By zone, the number of next requests that get UNAVAILABLE (`FOREVER` for all)."""
+    """By zone, the number of upcoming requests that get UNAVAILABLE (`FOREVER` for all)."""
     expired_page_tokens: int = 0
-    """The number of next requests whose page token counts as expired (`FOREVER` for all)."""
+    """The number of upcoming requests whose page token counts as expired (`FOREVER` for all)."""
     expired_token: int = 0
-    """The number of next requests that get UNAUTHENTICATED, as for an expired token (`FOREVER` for all)."""
+    """The number of upcoming requests that get UNAUTHENTICATED, as for an expired token (`FOREVER` for all)."""
 
     _released: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 

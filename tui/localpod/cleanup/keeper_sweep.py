@@ -16,7 +16,7 @@ _POLL_INTERVAL_S = 0.05
 
 
 def living_keepers(runs_home: Path) -> set[int]:
-    """Return the PIDs of the keepers on this machine of the runs in this home that are on the local pod."""
+    """Return the PIDs of this machine's keepers of the local pod's runs, of those in `runs_home`."""
     runs = [directory for directory in list_runs(runs_home) if directory.run.profile == LOCAL_PROFILE]
     return {
         status.pid

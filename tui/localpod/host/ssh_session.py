@@ -104,7 +104,7 @@ class SshSession(asyncssh.SSHServerProcess[bytes]):
             os.close(slave)
 
     def _spawn(self, **streams: object) -> subprocess.Popen[bytes]:
-        """Start the command or login shell in a session of its own, whose process group gets the client's signals."""
+        """Start the command or login shell in its own session, whose process group gets the client's signals."""
         environment = dict(self._environment)
         environment |= {name: value for name, value in self.env.items() if name.startswith(ACCEPTED_VARIABLES)}
         if self.term_type is not None:

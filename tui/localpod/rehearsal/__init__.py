@@ -1,1 +1,1 @@
-"""The rehearsal job: prints the log of a training that does not happen."""
+"""The rehearsal job: prints the log of a training run that does not happen."""

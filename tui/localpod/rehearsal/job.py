@@ -128,7 +128,7 @@ class Rehearsal:
             self._pace(1)
 
     def _sample(self, local: int, core: int, epoch: int, step: int, total: int) -> dict[str, Any] | None:
-        """Return a core's figures at this step; None for a straggler, which prints every third step only."""
+        """Return a core's figures at this step; None for a straggler, which prints only every third step."""
         is_slow = core in self.options.straggler
         if is_slow and step % STRAGGLER_FACTOR:
             return None

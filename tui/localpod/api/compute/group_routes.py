@@ -37,7 +37,7 @@ UPDATE = "compute.instanceGroupManagers.update"
 _GROUPS = "instanceGroups"
 
 ToDocument = Callable[[Group], dict[str, Any]]
-"""Returns a group as the API answers with it: as a manager, or as the instance group that it controls."""
+"""Returns a group in the form of the API's answers: as a manager, or as the instance group that it controls."""
 
 
 class GroupRoutes:

@@ -294,7 +294,7 @@ class ManagedGroups:
                 return name
 
     def to_document(self, group: Group) -> dict[str, Any]:
-        """Return a group as the API answers with it."""
+        """Return a group in the form of the API's answers."""
         counts = Counter(member.action for member in group.members.values())
         status: dict[str, Any] = {
             "isStable": group.is_stable,
@@ -318,7 +318,7 @@ class ManagedGroups:
         }
 
     def managed_instance(self, group: Group, member: Member) -> dict[str, Any]:
-        """Return a member as listManagedInstances answers with it."""
+        """Return a member in the form of the answers of listManagedInstances."""
         vm = self.vm(group, member)
         document: dict[str, Any] = {
             "instance": ROOT + self.vm_path(group, member),

@@ -99,7 +99,7 @@ class InstanceRoutes:
         return answer(self._vm(request).document)
 
     async def _delete(self, request: web.Request) -> web.Response:
-        """Delete a machine, after the operation that is in progress on it."""
+        """Delete a machine, after any operation in progress on it."""
         vm = self._vm(request)
 
         async def delete() -> None:

@@ -53,7 +53,7 @@ class OfferedMachine:
         return self.name.partition("-")[0] if self.chips else ""
 
     def to_document(self, project: str, zone: str) -> dict[str, Any]:
-        """Return the machine type as the API answers with it."""
+        """Return the machine type in the form of the API's answers."""
         place = f"projects/{project}/zones/{zone}"
         document: dict[str, Any] = {
             "kind": "compute#machineType",
