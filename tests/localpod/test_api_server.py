@@ -11,9 +11,7 @@ import google.cloud.tpu_v2 as tpu
 import pytest
 
 from tests.localpod.api_clients import PLACE, connect_until_closed, connected, named, node, serving
-from tests.localpod.api_hosts import SocketHosts
 from tui.localpod.api.rpc_errors import ApiError
-from tui.localpod.api.server import TpuService
 
 pytestmark = pytest.mark.timing
 
@@ -27,29 +25,12 @@ async def test_the_service_listens_on_127_0_0_1_only(address: str) -> None:
                 socket.create_connection((address, port), timeout=5)
 
 
-async def test_a_closed_service_listens_no_more_and_can_start_again_on_its_ports() -> None:
+async def test_a_closed_service_listens_no_more() -> None:
     async with serving() as (service, _):
         grpc_port, rest_port = service.grpc_port, service.rest_port
     for port in (grpc_port, rest_port):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
-    async with serving(grpc_port=grpc_port, rest_port=rest_port) as (service, _):
-        assert (service.grpc_port, service.rest_port) == (grpc_port, rest_port)
-
-
-async def test_a_grpc_port_in_use_is_an_error_and_leaves_nothing_listening() -> None:
-    async with serving() as (other, _):
-        service = TpuService(SocketHosts(), grpc_port=other.grpc_port)
-        with pytest.raises(RuntimeError):
-            await service.start()
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", service.rest_port), timeout=5)
-
-
-async def test_a_rest_port_in_use_is_an_error() -> None:
-    async with serving() as (other, _):
-        with pytest.raises(OSError, match="in use"):
-            await TpuService(SocketHosts(), rest_port=other.rest_port).start()
 
 
 async def test_the_first_slices_are_ready_before_any_client_connects() -> None:

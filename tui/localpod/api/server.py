@@ -29,9 +29,8 @@ class TpuService:
     """A Cloud TPU API on `127.0.0.1` whose nodes are the machines that `hosts` runs.
 
     `zone` is the pod's own; `more_zones` exist beside it. `cores` is the default number of devices per worker of a
-    `local-N` node. Port 0 takes a free one; `grpc_port` and `rest_port` have it after `start`. `faults` can be set at
-    any time. Requests must carry `token`; the default is a new one. With a `store`, data disks must exist in it.
-    `os_login` decides who may log in.
+    `local-N` node. `faults` can be set at any time. Requests must carry `token`; the default is a new one. With a
+    `store`, data disks must exist in it. `os_login` decides who may log in.
     """
 
     def __init__(
@@ -43,8 +42,6 @@ class TpuService:
         more_zones: Sequence[str] = (),
         cores: int = 1,
         faults: ServiceFaults | None = None,
-        grpc_port: int = 0,
-        rest_port: int = 0,
         rest_routes: Sequence[Any] = (),
         token: str | None = None,
         store: DocumentStore | None = None,
@@ -65,27 +62,23 @@ class TpuService:
         queued = QueuedResources(self._nodes, self._operations, self.faults)
         zones = (zone, *more_zones)
         api = ApiRouter(ApiHandlers(project, zones, self._nodes, queued, self._operations, self.faults))
-        self._grpc = GrpcService(api, self.token, grpc_port)
-        self._rest = RestService(api, self.token, rest_port, rest_routes)
+        self._grpc = GrpcService(api, self.token)
+        self._rest = RestService(api, self.token, rest_routes)
 
     @property
     def grpc_port(self) -> int:
-        """The port of gRPC."""
+        """The port of gRPC; 0 before the start."""
         return self._grpc.port
 
     @property
     def rest_port(self) -> int:
-        """The port of REST."""
+        """The port of REST; 0 before the start."""
         return self._rest.port
 
     async def start(self) -> None:
-        """Start listening on both ports. Raises OSError or RuntimeError if one is taken."""
-        try:
-            await self._rest.start()
-            await self._grpc.start()
-        except BaseException:
-            await self._rest.close()
-            raise
+        """Start listening on two free ports. After an error, call `close`."""
+        await self._rest.start()
+        await self._grpc.start()
 
     async def close(self) -> None:
         """Stop listening and cancel running operations; the machines keep running."""

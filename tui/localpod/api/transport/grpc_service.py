@@ -22,23 +22,23 @@ _CLOSE_SECONDS = 0.2
 
 
 class GrpcService:
-    """Serves the API on `127.0.0.1:port` (0: a free one) to calls that carry `token`.
+    """Serves the API on a free port of 127.0.0.1 to calls that carry `token`.
 
     Its credentials are gRPC's local credentials, because clients send no token over an insecure channel.
     """
 
-    def __init__(self, api: ApiRouter, token: str, port: int = 0) -> None:
+    def __init__(self, api: ApiRouter, token: str) -> None:
         self._api = api
         self._token = token
         self._server: grpc.aio.Server | None = None
-        self.port = port
+        self.port = 0
 
     async def start(self) -> None:
-        """Start listening. Raises RuntimeError if the port is taken."""
+        """Start listening."""
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         self._server.add_generic_rpc_handlers(self._handlers())
         credentials = grpc.local_server_credentials(grpc.LocalConnectionType.LOCAL_TCP)
-        self.port = self._server.add_secure_port(f"127.0.0.1:{self.port}", credentials)
+        self.port = self._server.add_secure_port("127.0.0.1:0", credentials)
         await self._server.start()
 
     async def close(self) -> None:

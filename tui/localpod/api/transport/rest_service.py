@@ -75,23 +75,23 @@ RULES = (
 
 
 class RestService:
-    """Serves the API on `127.0.0.1:port` (0: a free one) to requests that carry `token`.
+    """Serves the API on a free port of 127.0.0.1 to requests that carry `token`.
 
     `routes` are other APIs on the same port, each with its own paths (Compute Engine's begin with `/compute/v1`).
     """
 
-    def __init__(self, api: ApiRouter, token: str, port: int = 0, routes: Sequence[web.RouteDef] = ()) -> None:
+    def __init__(self, api: ApiRouter, token: str, routes: Sequence[web.RouteDef] = ()) -> None:
         self._token = token
         self._app = web.Application(middlewares=[_errors_as_json, self._only_owner])
         self._app.add_routes([*tpu_routes(api), *routes])
         self._runner: web.AppRunner | None = None
-        self.port = port
+        self.port = 0
 
     async def start(self) -> None:
-        """Start listening. Raises OSError if the port is taken."""
+        """Start listening."""
         self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_CLOSE_SECONDS)
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.port = self._runner.addresses[0][1]
 
     @web.middleware
