@@ -114,7 +114,7 @@ class ConsoleApp(PausableApp):
         self.operator.prompter = DialogPrompter(self)
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))  # Textual does not after ctrl-z
         if loose := loose_home(self.operator.settings.home):
-            self.notify(loose, severity="warning", markup=False, timeout=30)
+            self.notify(loose, severity="warning", timeout=30)
         if self._open_run is not None:
             self.perform(OpenRunRequested(self._open_run))
         self.set_interval(1 / TICKS_PER_SECOND, self._tick)
@@ -165,9 +165,10 @@ class ConsoleApp(PausableApp):
         title: str = "",
         severity: SeverityLevel = "information",
         timeout: float | None = None,
-        markup: bool = True,
+        markup: bool = False,  # noqa: ARG002 - messages have remote text in them, which is not markup
     ) -> None:
-        """Show a message; it replaces an equal one, and a short one replaces the short one before it."""
+        """Show a message as plain text. It replaces an equal one; a short one also replaces other short ones."""
+        message = escape_lines(message)
         is_short = timeout is not None and timeout <= SHORT_MESSAGE_S
         remove_notifications(
             self,
@@ -175,7 +176,7 @@ class ConsoleApp(PausableApp):
                 notification.message == message or (is_short and notification.timeout <= SHORT_MESSAGE_S)
             ),
         )
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     async def _wait_until_typed(self, field: Widget) -> None:
         """Wait until a field has taken what was typed: a key that edits or leaves it comes after that."""
@@ -218,7 +219,7 @@ class ConsoleApp(PausableApp):
 
     def show_error(self, problem: TpuTuiError) -> None:
         """Show an error that has no pane of its own."""
-        self.notify(escape_lines(str(problem)), severity="error", markup=False, timeout=12)
+        self.notify(str(problem), severity="error", timeout=12)
 
     def open_directory(self, run_id: str) -> RunDirectory | None:
         """Return the run's directory; show the error and return None if it cannot be opened."""

@@ -72,9 +72,8 @@ class ConsoleContext(Protocol):
         title: str = "",
         severity: SeverityLevel = "information",
         timeout: float | None = None,
-        markup: bool = True,
     ) -> None:
-        """Show a message for some seconds."""
+        """Show a message for some seconds. It may have remote text in it."""
 
     def push_screen(self, screen: Any, callback: Callable[[Any], None] | None = None) -> Any:
         """Show a screen on top; `callback` gets its answer."""

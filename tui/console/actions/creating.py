@@ -81,7 +81,7 @@ class CreateActions:
                 progress.record(step, clock())
             context.ongoing.creations.pop(progress.path, None)
             self._refused = {}
-            context.notify(f"{progress.path} is READY", markup=False, timeout=6)
+            context.notify(f"{progress.path} is READY", timeout=6)
         except TpuTuiError as error:
             problem, self._refused = error, texts
             screen = context.screen

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from tui.console.data.launch_form import LaunchForm
 from tui.console.data.pollers import RUNS, SLICES
 from tui.console.intents import OpenRunRequested
-from tui.console.render.safe_text import escape_lines
 from tui.console.screens.base import is_on_top
 from tui.console.screens.dialog import WaitDialog
 from tui.console.screens.launch import LaunchDialog
@@ -39,7 +38,7 @@ class LaunchActions:
         if not slices:
             reasons = [str(problem) for problem in reading.problems]
             reasons = reasons or [f"no slices in {context.operator.slices.where}"]
-            context.notify(escape_lines("\n".join(["Nothing to launch on", *reasons])), markup=False, timeout=6)
+            context.notify("\n".join(["Nothing to launch on", *reasons]), timeout=6)
             return
         self._show_form(
             LaunchForm(

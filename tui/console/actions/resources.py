@@ -50,7 +50,7 @@ class ResourceActions:
             return
         progress = context.ongoing.changes.get(_key(resource))
         if progress is not None and progress.action != "delete":
-            context.notify(f"{progress.action} of {resource.ref} is in progress", markup=False, timeout=4)
+            context.notify(f"{progress.action} of {resource.ref} is in progress", timeout=4)
             return
         resources = context.store.get(RESOURCES).value or ()
         effect = describe_effect([resource], resources)[0]
@@ -77,7 +77,7 @@ class ResourceActions:
         if progress.problem is not None:
             context.show_error(progress.problem)
         else:
-            context.notify(f"{resource.ref} is deleted", markup=False, timeout=6)
+            context.notify(f"{resource.ref} is deleted", timeout=6)
         self.refresh()
         context.pollers.refresh()
 

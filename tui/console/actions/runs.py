@@ -11,7 +11,6 @@ from tui.console.data.ongoing_work import StopProgress
 from tui.console.data.run_end_notifier import format_run_end
 from tui.console.data.run_feed import RunFeed
 from tui.console.render.freshness import is_unattended
-from tui.console.render.safe_text import escape_lines
 from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog
 from tui.errors import TpuTuiError
@@ -52,7 +51,7 @@ class RunActions:
         feed = RunFeed(directory, dialects=self._dialects(), thresholds=context.operator.settings.thresholds)
         context.push_screen(screen(feed, at=pane))
         if directory.foreign is not None:
-            context.notify(escape_lines(directory.foreign.sentence), severity="warning", markup=False, timeout=12)
+            context.notify(directory.foreign.sentence, severity="warning", timeout=12)
         self.ensure_keeper(directory)
 
     def _dialects(self) -> tuple[Dialect, ...]:
@@ -116,7 +115,7 @@ class RunActions:
 
     async def _start_keeper(self, directory: RunDirectory) -> None:
         if await self._context.operator.runs.ensure_keeper(directory):
-            self._context.notify(f"{directory.id} had no keeper; one was started", markup=False, timeout=4)
+            self._context.notify(f"{directory.id} had no keeper; one was started", timeout=4)
 
     async def _catch_up(self, directory: RunDirectory) -> None:
         """Copy a run's new log bytes now and then while it has no keeper and more may come."""
@@ -141,7 +140,7 @@ class RunActions:
         if isinstance(screen, RunScreen) and screen.feed.title == status.run.id:
             return
         severity: SeverityLevel = "information" if status.state is RunState.SUCCEEDED else "error"
-        self._context.notify(escape_lines(format_run_end(status)), severity=severity, markup=False, timeout=30)
+        self._context.notify(format_run_end(status), severity=severity, timeout=30)
 
     # --- stop and report ------------------------------------------------------------------------------------------
 
@@ -174,7 +173,7 @@ class RunActions:
         finally:
             progress.done = True
             self._context.ongoing.stops.pop(directory.id, None)
-        self._context.notify(f"{directory.id}: {progress.summary}", markup=False, timeout=6)
+        self._context.notify(f"{directory.id}: {progress.summary}", timeout=6)
 
     def report(self, source: RunDirectory | SavedLog | None) -> None:
         """Write a report: a run's into its own directory, a saved log's into the current one."""
@@ -188,4 +187,4 @@ class RunActions:
         files = await self._context.operator.reports.write(source, REPORT_FORMATS)
         names = ", ".join(path.name for path in files)
         directory = files[0].parent.absolute() if files else ""
-        self._context.notify(f"{names} in {directory}", markup=False, timeout=6)
+        self._context.notify(f"{names} in {directory}", timeout=6)

@@ -81,7 +81,7 @@ class SliceActions:
                 progress.lines.append(line)
             if progress.action == "delete":
                 context.ongoing.creations.pop(slice_.path, None)
-            context.notify(f"{slice_.path} is {DONE[progress.action]}", markup=False, timeout=6)
+            context.notify(f"{slice_.path} is {DONE[progress.action]}", timeout=6)
         except TpuTuiError as error:
             progress.problem = error
             context.show_error(error)

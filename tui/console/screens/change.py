@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
-from textual.widgets import Button, Input, Static
+from textual.widgets import Button, Static
 
 from tui.console.screens.dialog import LiveDialog, make_plain_text
+from tui.console.widgets.text_fields import TextField
 
 if TYPE_CHECKING:
     from textual.widgets.button import ButtonVariant
@@ -43,7 +44,7 @@ class ChangeDialog(LiveDialog[None]):
         self._begin = begin
         self.progress = progress
         self._question = Static(make_plain_text(text), markup=False, id="question")
-        self._name_field = Input(id="name", compact=True)
+        self._name_field = TextField(id="name", compact=True)
         self._progress_text = Static("", markup=False, id="progress")
         self._leave = Button(self.KEEP, id="leave")
         self._act = Button(self.BEGIN, id="begin", variant=self.VARIANT)
@@ -80,7 +81,7 @@ class ChangeDialog(LiveDialog[None]):
         typed = self._name_field.value
         if typed and not self.is_sure():
             text = f"{typed} is not its name, {self._name}. Nothing was deleted."
-            self.notify(text, markup=False, timeout=4)
+            self.notify(text, timeout=4)
         self.action_begin()
 
     def answered(self, button: str) -> None:  # noqa: ARG002

@@ -81,7 +81,7 @@ class Dialog(ModalScreen[Answer]):
         """Copy the equivalent command to the terminal's clipboard."""
         if command := self.equivalent():
             self.app.copy_to_clipboard(command)
-            self.notify(f"Copied (if your terminal supports it): {command}", markup=False, timeout=4)
+            self.notify(f"Copied (if your terminal supports it): {command}", timeout=4)
 
     @property
     def is_open(self) -> bool:

@@ -15,6 +15,7 @@ from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import LiveDialog
 from tui.console.widgets.command_line import CommandLine
 from tui.console.widgets.tables.table_columns import Cell
+from tui.console.widgets.text_fields import TextField
 from tui.errors import UsageError
 from tui.settings.command_line import command_line
 from tui.text.ranks import parse_ranks
@@ -83,7 +84,7 @@ class ExecDialog(LiveDialog[None]):
         """Return two fields above the output."""
         return [
             Horizontal(Label("command"), self._command, classes="field"),
-            Horizontal(Label("workers"), Input("all", id="workers", compact=True), classes="field"),
+            Horizontal(Label("workers"), TextField("all", id="workers", compact=True), classes="field"),
             VerticalScroll(self._answers, id="reading", can_focus=True),
         ]
 

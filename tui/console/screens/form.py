@@ -12,6 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Label, Select, Static, TextArea
 
 from tui.console.screens.dialog import Answer, Dialog, make_plain_text
+from tui.console.widgets.text_fields import TextField
 
 SAME_IN_A_SHELL = "The same in a shell (^y copies it):"
 
@@ -67,7 +68,7 @@ def add_label(label: str, field: Widget) -> Widget:
 
 def make_text_field(label: str, name: str, value: str, hint: str) -> Widget:
     """Return a text field; `hint` is shown while it is empty."""
-    return add_label(label, Input(value, placeholder=hint, id=name, compact=True))
+    return add_label(label, TextField(value, placeholder=hint, id=name, compact=True))
 
 
 def make_choice_field(label: str, name: str, options: Sequence[tuple[str, str]], value: str) -> Widget:

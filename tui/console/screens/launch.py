@@ -31,6 +31,7 @@ from tui.console.screens.form import (
     make_text_field,
 )
 from tui.console.widgets.command_line import CommandLine
+from tui.console.widgets.text_fields import TextBox
 from tui.errors import TpuTuiError, UsageError
 from tui.operator import LaunchRequest
 from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
@@ -94,7 +95,7 @@ class LaunchDialog(FormDialog["str | None"]):
         )
         yield make_text_field("…with", "scale-by", "", "batch, steps, rate: 1024 5000 0.1")
         yield Label("Environment (one NAME=value per line)")
-        yield TextArea(option_text("env", draft.job), id="env", compact=True)
+        yield TextBox(option_text("env", draft.job), id="env", compact=True)
 
     def _slices(self) -> Select[str]:
         """Return the field of the slices; none is selected if the run's own slice is gone."""
@@ -256,7 +257,7 @@ class LaunchDialog(FormDialog["str | None"]):
         if sync is not None:
             self.console.ongoing.code_sources[directory.id] = sync
         if not self.is_open:
-            self.notify(f"{directory.id} was already launched when the dialog closed", markup=False)
+            self.notify(f"{directory.id} was already launched when the dialog closed")
         self.leave_with(directory.id)
 
     def action_leave(self) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
+
+from tui.console.widgets.text_fields import TextField
 
 
-class ChoiceInput(Input):
+class ChoiceInput(TextField):
     """An input whose arrow keys show, one after the other, the choices that contain what was typed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

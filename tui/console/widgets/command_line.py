@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.widgets import Input
+
+from tui.console.widgets.text_fields import TextField
 
 
 def join_lines(text: str) -> str:
@@ -15,7 +16,7 @@ def join_lines(text: str) -> str:
     return " ".join(filter(None, (line.strip().removesuffix("\\").rstrip() for line in text.splitlines())))
 
 
-class CommandLine(Input):
+class CommandLine(TextField):
     """An input that joins pasted lines and recalls commands. `earlier` is newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -8,6 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
+from tui.console.widgets.text_fields import TextField
+
 
 class Filterable(Protocol):
     """A widget that can show less than it has."""
@@ -18,7 +20,7 @@ class Filterable(Protocol):
         """Show only what matches."""
 
 
-class FilterBar(Input):
+class FilterBar(TextField):
     """Filters while typing. Enter keeps the filter, Esc clears it.
 
     It takes the focus at once: keys typed right after `/` must not act on the screen.
