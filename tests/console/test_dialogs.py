@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import pytest
 from textual.widgets import Button, Input, Select
@@ -22,6 +23,7 @@ from tui.checks.check_row import CheckRow
 from tui.console.app import ConsoleApp
 from tui.console.data.ongoing_work import StopProgress
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
+from tui.console.screens.exec import ExecDialog
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
@@ -323,3 +325,30 @@ async def test_the_directory_of_copied_code_is_kept_for_the_next_launch(operator
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, LaunchDialog))
         assert app.screen.query_one("#sync", Input).value == "/src/own"
+
+
+async def failing(*_: object, **__: object) -> AsyncIterator[object]:
+    raise RuntimeError("a bug")
+    yield
+
+
+async def test_a_stop_that_fails_inside_tpu_tui_shows_the_error(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator.runs, "stop", failing)
+    async with opened_run(operator, running(operator)) as (app, pilot):
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, StopDialog))
+        await pilot.press("y")
+        await until(pilot, lambda: "RuntimeError: a bug" in dialog_text(app))
+
+
+async def test_a_command_that_fails_inside_tpu_tui_shows_the_error(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator.slices, "execute", failing)
+    async with opened_pod(operator) as (app, pilot):
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: isinstance(app.screen, ExecDialog))
+        await pilot.press(*"date", "enter")
+        await until(pilot, lambda: "RuntimeError: a bug" in dialog_text(app))

@@ -13,7 +13,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Button, Input, Select, Static
 
-from tests.console.driving import FULL, SMALL, dialog_text, headline, running, shown, table, until
+from tests.console.driving import FULL, SMALL, dialog_text, headline, opened_pod, running, shown, table, until
 from tests.console.stage import StageOperator, a_slice
 from tests.localpod.api_clients import serving
 from tests.pods import running_pod
@@ -350,11 +350,11 @@ def script(worker: int, code: int | None = None, lines: tuple[str, ...] = (), de
 class ScriptedSlices:
     """Slices whose steps of a creation the test gives one after the other."""
 
-    steps: asyncio.Queue[CreationStep | CloudError | None] = field(default_factory=asyncio.Queue)
+    steps: asyncio.Queue[CreationStep | Exception | None] = field(default_factory=asyncio.Queue)
 
     async def create(self, request: SliceRequest) -> AsyncIterator[CreationStep]:
         while (step := await self.steps.get()) is not None:
-            if isinstance(step, CloudError):
+            if isinstance(step, Exception):
                 raise step
             yield step
 
@@ -401,6 +401,17 @@ async def test_the_startup_script_of_each_worker_is_shown_and_a_failed_one_first
         assert "startup script: 3 of 4 workers finished, 1 failed" in dialog_text(app)
         await pilot.press("escape")
         assert list(app.ongoing.creations) == ["europe-west4-a/pod"]
+
+
+async def test_a_creation_that_fails_inside_tpu_tui_is_not_shown_as_ready(
+    operator: StageOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened_pod(operator) as (app, pilot):
+        given = creating(app, monkeypatch)
+        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.ready)
+        given.steps.put_nowait(RuntimeError("a bug"))
+        await until(pilot, lambda: "failed after" in dialog_text(app))
+        assert "RuntimeError: a bug" in dialog_text(app)
 
 
 async def test_a_script_that_fails_on_one_worker_of_a_local_pod_is_read_in_the_console(own_home: Path) -> None:

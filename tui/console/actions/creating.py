@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from tui.console.data.ongoing_work import CreationProgress
 from tui.console.data.pollers import SLICES
+from tui.console.data.tasks import to_problem
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.slices.create import CreateDialog
 from tui.console.screens.slices.creation import CreationDialog
-from tui.errors import TpuTuiError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tui.console.context import ConsoleContext
+    from tui.errors import TpuTuiError
     from tui.pod.creation.slice_request import SliceRequest
     from tui.pod.slice import Slice
 
@@ -67,7 +68,7 @@ class CreateActions:
         progress = CreationProgress(request, context.store.clock())
         context.ongoing.creations.pop(progress.path, None)
         context.ongoing.creations[progress.path] = progress
-        context.tasks.start(f"create {progress.path}", self._create(progress, texts), context.show_error)
+        context.tasks.start(f"create {progress.path}", self._create(progress, texts))
         self.show(progress.path)
 
     async def _create(self, progress: CreationProgress, texts: Mapping[str, str]) -> None:
@@ -82,11 +83,11 @@ class CreateActions:
             context.ongoing.creations.pop(progress.path, None)
             self._refused = {}
             context.notify(f"{progress.path} is READY", timeout=6)
-        except TpuTuiError as error:
-            problem, self._refused = error, texts
+        except Exception as error:
+            problem, self._refused = to_problem(error, f"create {progress.path}"), texts
             screen = context.screen
             if not (isinstance(screen, CreationDialog) and screen.progress is progress):
-                context.show_error(error)
+                context.show_error(problem)
         finally:
             progress.finish(problem, clock())
             context.pollers.refresh()

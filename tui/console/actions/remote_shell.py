@@ -13,12 +13,14 @@ from textual.app import SuspendNotSupported
 
 from tui.console.actions.slices import NO_SLICE
 from tui.console.data.exec_progress import ExecProgress
+from tui.console.data.tasks import to_problem
 from tui.console.screens.exec import ExecDialog
-from tui.errors import TpuTuiError, UsageError
+from tui.errors import UsageError
 from tui.pod.slice import Slice
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
+    from tui.errors import TpuTuiError
     from tui.operator import RunDirectory
 
 SSH_FAILURE_EXIT_CODE = 255
@@ -107,7 +109,7 @@ class RemoteShell:
             async with contextlib.aclosing(answering):
                 async for answer in answering:
                     progress.record_answer(answer)
-        except TpuTuiError as error:
-            problem = error
+        except Exception as error:
+            problem = to_problem(error, EXEC)
         finally:
             progress.finish(problem)

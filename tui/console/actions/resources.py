@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tui.console.data.ongoing_work import ChangeProgress
 from tui.console.data.resources import RESOURCES, ResourcePoller
+from tui.console.data.tasks import to_problem
 from tui.console.screens.resource_deletion import ResourceDeletionDialog
 from tui.console.screens.resources import ActingResourcesScreen, ResourcesScreen
-from tui.errors import TpuTuiError
 from tui.pod.resources import SLICE, CloudResource, describe_effect
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class ResourceActions:
     def _begin(self, resource: CloudResource) -> ChangeProgress:
         context = self._context
         progress = context.ongoing.changes[_key(resource)] = ChangeProgress("delete")
-        context.tasks.start(f"delete {resource.ref}", self._delete(resource, progress), context.show_error)
+        context.tasks.start(f"delete {resource.ref}", self._delete(resource, progress))
         return progress
 
     async def _delete(self, resource: CloudResource, progress: ChangeProgress) -> None:
@@ -69,8 +69,8 @@ class ResourceActions:
                 if step.text:
                     progress.lines.append(step.text)
                 progress.problem = step.problem or progress.problem
-        except TpuTuiError as error:
-            progress.problem = error
+        except Exception as error:
+            progress.problem = to_problem(error, f"delete {resource.ref}")
         finally:
             progress.done = True
             context.ongoing.changes.pop(_key(resource), None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tui.console.data.ongoing_work import StopProgress
 from tui.console.data.run_end_notifier import format_run_end
 from tui.console.data.run_feed import RunFeed
+from tui.console.data.tasks import to_problem
 from tui.console.render.freshness import is_unattended
 from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog
@@ -168,8 +169,8 @@ class RunActions:
         try:
             async for answer in self._context.operator.runs.stop(directory, grace=directory.run.job.grace):
                 progress.answers[answer.worker] = answer
-        except TpuTuiError as error:
-            progress.problem = error
+        except Exception as error:
+            progress.problem = to_problem(error, f"stop {directory.id}")
         finally:
             progress.done = True
             self._context.ongoing.stops.pop(directory.id, None)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tui.console.data.ongoing_work import ChangeProgress
 from tui.console.data.pollers import RUNS, checks_of
+from tui.console.data.tasks import to_problem
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.slices.change import CHANGE_DIALOGS
-from tui.errors import TpuTuiError
 from tui.pod.slice_commands import explain_impossible
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SliceActions:
     def _start_change(self, slice_: Slice, action: str) -> ChangeProgress:
         context = self._context
         progress = context.ongoing.changes[slice_.path] = ChangeProgress(action)
-        context.tasks.start(f"{action} {slice_.path}", self._change(slice_, progress), context.show_error)
+        context.tasks.start(f"{action} {slice_.path}", self._change(slice_, progress))
         return progress
 
     async def _change(self, slice_: Slice, progress: ChangeProgress) -> None:
@@ -82,9 +82,9 @@ class SliceActions:
             if progress.action == "delete":
                 context.ongoing.creations.pop(slice_.path, None)
             context.notify(f"{slice_.path} is {DONE[progress.action]}", timeout=6)
-        except TpuTuiError as error:
-            progress.problem = error
-            context.show_error(error)
+        except Exception as error:
+            progress.problem = to_problem(error, f"{progress.action} {slice_.path}")
+            context.show_error(progress.problem)
         finally:
             progress.done = True
             context.ongoing.changes.pop(slice_.path, None)
