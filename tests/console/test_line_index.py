@@ -132,6 +132,14 @@ def test_a_filter_finds_the_lines_that_contain_the_text_with_any_budget_per_step
     found.close()
 
 
+def test_a_filter_finds_a_text_with_capitals_beyond_ascii(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("über\nLoss GRÖSSE 3\n", encoding="utf-8")
+    found = TextFilter(FileLines(path), "loss GRÖSSE")
+    found.advance(1000)
+    assert [line.data.decode() for line in found.lines(0, 9)] == ["Loss GRÖSSE 3"]
+
+
 def test_a_filter_finds_text_in_a_line_that_was_unfinished_before(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"loss\nlo")

@@ -12,11 +12,11 @@ MAX_LINES_PER_BLOCK = 256
 
 
 class TextFilter:
-    """The lines of a source that contain a text, whatever its case. It is searched in bounded slices."""
+    """The lines of a source that contain a text, whatever the case of its ASCII letters."""
 
     def __init__(self, source: LineSource, text: str) -> None:
         self._source = source
-        self._needle = text.lower().encode()
+        self._needle = text.encode().lower()  # ASCII only, as the lines are: a text always finds itself
         self._searched = 0
         """Number of the next line to look at."""
         self._found = array("q")
