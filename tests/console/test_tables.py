@@ -182,9 +182,9 @@ async def test_rows_sort_by_any_column_and_unknown_stays_last() -> None:
     table = RowTable(COLUMNS)
     async with WidgetApp(table).run_test(size=(40, 12)):
         table.show([row("b", 2), row("a", None), row("c", 10)])
-        table.sort_by("size")
+        table.action_sort("size")
         assert [table.row_key(n) for n in range(3)] == ["b", "c", "a"]
-        table.sort_by("size")
+        table.action_sort("size")
         assert [table.row_key(n) for n in range(3)] == ["c", "b", "a"]
 
 
@@ -213,7 +213,7 @@ async def test_a_header_click_sorts_and_a_double_click_opens() -> None:
     async with Listening(table).run_test(size=(40, 12)) as pilot:
         table.show([row("a", 2), row("b", 1)])
         await pilot.pause()
-        layout = {column.key: size for column, size in table._columns_now()}
+        layout = {column.key: size for column, size in table._layout}
         await pilot.click(table, offset=(layout["name"] + 3, 0))
         assert table.sort_key == "size"
         await pilot.click(table, offset=(2, 2), times=2)

@@ -21,14 +21,6 @@ if TYPE_CHECKING:
     from tui.operator import Operator, RunDirectory
 
 
-class HasApp(Protocol):
-    """A screen, a widget or a palette provider."""
-
-    @property
-    def app(self) -> App[Any]:
-        """Return the app it belongs to."""
-
-
 class ConsoleContext(Protocol):
     """The console's data, its tasks, and the few things that only an app can do."""
 
@@ -94,6 +86,6 @@ class ConsoleContext(Protocol):
         """Close the console."""
 
 
-def get_context(part: HasApp) -> ConsoleContext:
-    """Return the console that this belongs to."""
-    return cast("ConsoleContext", part.app)
+def get_context(app: App[Any]) -> ConsoleContext:
+    """Return what the console's app offers, given the `app` of a screen or of a palette provider."""
+    return cast("ConsoleContext", app)

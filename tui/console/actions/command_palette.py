@@ -111,7 +111,7 @@ class ConsoleCommands(Provider):
     """Hands the entries to Textual's palette."""
 
     def _entries(self) -> list[Entry]:
-        console = get_context(self)
+        console = get_context(self.app)
         return list(list_entries(console, self.screen)) if isinstance(self.screen, MainScreen) else []
 
     async def discover(self) -> Hits:

@@ -38,10 +38,7 @@ class RemoteShell:
 
     def open_shell(self, target: Slice | RunDirectory | None, worker: int | None) -> None:
         """Leave the screen to an SSH session on a worker, and come back."""
-        if isinstance(target, Slice) or target is None:
-            self._open_shell(target, worker)
-        else:
-            self._find_slice(target, "shell", lambda slice_: self._open_shell(slice_, worker or 0))
+        self._with_slice(target, "shell", lambda slice_: self._open_shell(slice_, worker))
 
     def _open_shell(self, slice_: Slice | None, worker: int | None) -> None:
         if slice_ is None or not slice_.workers:
@@ -66,10 +63,7 @@ class RemoteShell:
 
     def ask_command(self, target: Slice | RunDirectory | None) -> None:
         """Ask for a command, and show what the workers answer."""
-        if isinstance(target, Slice) or target is None:
-            self._ask_command(target)
-        else:
-            self._find_slice(target, EXEC, self._ask_command)
+        self._with_slice(target, EXEC, self._ask_command)
 
     def _ask_command(self, slice_: Slice | None) -> None:
         if slice_ is None or not slice_.workers:
@@ -82,8 +76,14 @@ class RemoteShell:
         dialog = ExecDialog(slice_, start, self._cancel, earlier=self._earlier)
         self._context.push_screen(dialog, lambda _: self._cancel())
 
-    def _find_slice(self, directory: RunDirectory, name: str, then: Callable[[Slice], None]) -> None:
-        run = directory.run
+    def _with_slice(
+        self, target: Slice | RunDirectory | None, name: str, then: Callable[[Slice | None], None]
+    ) -> None:
+        """Pass the slice on, that of a run once it is found."""
+        if isinstance(target, Slice) or target is None:
+            then(target)
+            return
+        run = target.run
 
         async def find() -> None:
             then(await self._context.operator.slices.get(f"{run.zone}/{run.slice}" if run.zone else run.slice))

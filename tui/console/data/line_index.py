@@ -96,41 +96,28 @@ class FileLines:
         self.worker = worker
         self._fd: int | None = None
         self._is_closed = False
-        self._indexed = 0
+        self.size = 0
+        """Bytes of the file, as of the last look."""
+        self.indexed = 0
         """Bytes that were indexed."""
-        self._newlines = 0
+        self.finished = 0
+        """Lines that end in a newline."""
         self._starts = array("q", [0])
         self._numbers = array("q", [0])
         self._last_start = 0
         """Where the unfinished last line begins."""
         self.is_overwritten = False
         """Whether that line is written over again and again, as progress bars do."""
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        """Return the size of the file in bytes, as of the last look."""
-        return self._size
-
-    @property
-    def indexed(self) -> int:
-        """Return the number of indexed bytes."""
-        return self._indexed
 
     @property
     def behind(self) -> int:
         """Return the number of bytes written and not indexed yet."""
-        return self._size - self._indexed
+        return self.size - self.indexed
 
     @property
     def count(self) -> int:
         """Return the number of lines, including an unfinished one."""
-        return self._newlines + (1 if self._last_start < self._indexed else 0)
-
-    @property
-    def finished(self) -> int:
-        """Return the number of lines that end in a newline."""
-        return self._newlines
+        return self.finished + (self._last_start < self.indexed)
 
     def _open(self) -> int | None:
         if self._fd is None and not self._is_closed:
@@ -152,32 +139,32 @@ class FileLines:
         fd = self._open()
         if fd is None:
             return False
-        if limit is None or limit > self._size:
-            self._size = os.fstat(fd).st_size
-        end = self._size if limit is None else min(limit, self._size)
-        data = os.pread(fd, min(budget, end - self._indexed), self._indexed) if end > self._indexed else b""
+        if limit is None or limit > self.size:
+            self.size = os.fstat(fd).st_size
+        end = self.size if limit is None else min(limit, self.size)
+        data = os.pread(fd, min(budget, end - self.indexed), self.indexed) if end > self.indexed else b""
         if not data:
             return False
         last = data.rfind(b"\n") + 1
         if last:
             self._count(data)
-            self._last_start = self._indexed + last
+            self._last_start = self.indexed + last
         self.is_overwritten = data.find(b"\r", last) >= 0 or (self.is_overwritten and not last)
-        self._indexed += len(data)
+        self.indexed += len(data)
         return True
 
     def _count(self, data: bytes) -> None:
         """Count newlines, from one line that gets an entry to the next; the data begins where the index ends."""
         begin = 0
-        while (due := self._starts[-1] + CHECKPOINT_INTERVAL_BYTES - 1 - self._indexed) < len(data):
+        while (due := self._starts[-1] + CHECKPOINT_INTERVAL_BYTES - 1 - self.indexed) < len(data):
             end = data.find(b"\n", max(begin, due)) + 1
             if not end:
                 break
-            self._newlines += data.count(b"\n", begin, end)
-            self._starts.append(self._indexed + end)
-            self._numbers.append(self._newlines)
+            self.finished += data.count(b"\n", begin, end)
+            self._starts.append(self.indexed + end)
+            self._numbers.append(self.finished)
             begin = end
-        self._newlines += data.count(b"\n", begin)
+        self.finished += data.count(b"\n", begin)
 
     def _shown(self, data: bytes) -> IndexedLine:
         return clip_line(self.worker, data, data[-MAX_SHOWN_BYTES:], len(data))
@@ -185,7 +172,7 @@ class FileLines:
     def offset_of(self, number: int) -> int:
         """Return the offset of a line; the end of the index for a line that does not exist."""
         if number >= self.count:
-            return self._indexed
+            return self.indexed
         entry = bisect_right(self._numbers, number) - 1
         start, missing = self._starts[entry], number - self._numbers[entry]
         if not missing:
@@ -203,8 +190,8 @@ class FileLines:
             return []
         offset = self.offset_of(first)
         lines: list[IndexedLine] = []
-        while len(lines) < available and offset < self._indexed:
-            data = os.pread(fd, min(CHECKPOINT_INTERVAL_BYTES, self._indexed - offset), offset)
+        while len(lines) < available and offset < self.indexed:
+            data = os.pread(fd, min(CHECKPOINT_INTERVAL_BYTES, self.indexed - offset), offset)
             if not data:
                 break
             whole, newline, _ = data.rpartition(b"\n")
@@ -214,7 +201,7 @@ class FileLines:
                 offset += sum(len(part) + 1 for part in parts)
             else:
                 after = self.offset_of(first + len(lines) + 1)
-                length = after - offset - (first + len(lines) < self._newlines)
+                length = after - offset - (first + len(lines) < self.finished)
                 end = os.pread(fd, MAX_SHOWN_BYTES, max(offset, after - MAX_SHOWN_BYTES)).removesuffix(b"\n")
                 lines.append(clip_line(self.worker, data, end, length))
                 offset = after
@@ -238,10 +225,10 @@ class FileLines:
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Return whole lines from `first` and the number of the line after them; a very long one is cut."""
         fd = self._open()
-        if fd is None or first >= self._newlines:
+        if fd is None or first >= self.finished:
             return b"", first
         offset = self.offset_of(first)
-        data = os.pread(fd, min(budget, self._indexed - offset), offset)
+        data = os.pread(fd, min(budget, self.indexed - offset), offset)
         whole, newline, _ = data.rpartition(b"\n")
         if newline:
             return whole + newline, first + whole.count(b"\n") + 1

@@ -169,14 +169,14 @@ class Pollers:
         figures: dict[str, LatestFigures] = {}
         until = time.perf_counter() + FIGURES_BUDGET_S
         for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in previous):
-            if self._read_statuses.get(status.run.id) is status and status.run.id in previous:
-                figures[status.run.id] = previous[status.run.id]
-            elif time.perf_counter() < until:
-                figures[status.run.id] = self.operator.runs.latest_figures(status)
+            run_id = status.run.id
+            has_time = time.perf_counter() < until
+            if run_id in previous and (not has_time or self._read_statuses.get(run_id) is status):
+                figures[run_id] = previous[run_id]
+            elif has_time:
+                figures[run_id] = self.operator.runs.latest_figures(status)
                 if status.state.is_over:
-                    self._read_statuses[status.run.id] = status
-            elif status.run.id in previous:
-                figures[status.run.id] = previous[status.run.id]
+                    self._read_statuses[run_id] = status
         return figures
 
     def try_workers(self, slice_: Slice) -> None:

@@ -111,8 +111,10 @@ class RunFeed:
         self.problem: TpuTuiError | None = None
         self._reader: RunReader | None = None
         self._is_closed = False
-        self._status: RunStatus | None = None
-        self._snapshot: Snapshot | None = None
+        self.status: RunStatus | None = None
+        """The run's state as of the last poll."""
+        self.snapshot: Snapshot | None = None
+        """The figures of every core as of the last poll."""
         self._events_size = -1
         self._keeper_checked_at = 0.0
         self._snapped = 0.0
@@ -122,16 +124,6 @@ class RunFeed:
         self._newest: LatestFigures | None = None
         self._glanced = -math.inf
         self._arrivals: WeakKeyDictionary[MergedLines, ArrivalsReader] = WeakKeyDictionary()
-
-    @property
-    def status(self) -> RunStatus | None:
-        """Return the run's state as of the last poll."""
-        return self._status
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """Return the figures of every core as of the last poll."""
-        return self._snapshot
 
     @property
     def workers(self) -> Sequence[int]:
@@ -175,11 +167,11 @@ class RunFeed:
     def _poll_status(self) -> bool:
         size = (self.directory.path / EVENTS_FILE).stat().st_size
         now = time.monotonic()
-        before = self._status
+        before = self.status
         if before is None or size != self._events_size or now - self._keeper_checked_at > KEEPER_CHECK_INTERVAL_S:
             self._events_size, self._keeper_checked_at = size, now
-            self._status = status_of(self.directory)
-        return before != self._status
+            self.status = status_of(self.directory)
+        return before != self.status
 
     def read(self) -> None:
         """Read one step of what arrived."""
@@ -204,14 +196,14 @@ class RunFeed:
 
     def _poll_cores(self) -> bool:
         reader = self._read_logs()
-        live = self._status is not None and not self._status.state.is_over
+        live = self.status is not None and not self.status.state.is_over
         now = time.perf_counter()
         age = now - self._snapped
         is_due = (self._grown and age > FIGURES_INTERVAL_S) or (live and age > SNAPSHOT_INTERVAL_S)
         reads_end = not self.caught_up and not self.is_behind
-        if self._snapshot is not None and not is_due and not reads_end:
+        if self.snapshot is not None and not is_due and not reads_end:
             return False
-        self._snapshot, self._snapped, self._grown = reader.snapshot(), now, False
+        self.snapshot, self._snapped, self._grown = reader.snapshot(), now, False
         self.caught_up = self.caught_up or reads_end
         return True
 
@@ -230,9 +222,9 @@ class RunFeed:
             source.add_arrivals(
                 [(batch.worker, batch.end) for batch in batches if batch.attempt == newest[batch.worker]]
             )
-            if self._status is not None:
-                is_over = self._status.state.is_over
-                source.set_ended([part.worker for part in self._status.workers if is_over or part.ended])
+            if self.status is not None:
+                is_over = self.status.state.is_over
+                source.set_ended([part.worker for part in self.status.workers if is_over or part.ended])
 
     def last_lines(self, worker: int, count: int) -> list[bytes]:
         """Read from the mirror's end."""

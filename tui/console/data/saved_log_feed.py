@@ -19,7 +19,7 @@ from tui.logs.demux import Demux
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
     from tui.logs.snapshot import Snapshot
-    from tui.operator import RunStatus
+    from tui.operator import LatestFigures, RunStatus
 
 SAVED_LOG_READ_BUDGET_S = 0.008
 """Seconds for which the file is read in one go, and the block beyond them."""
@@ -27,6 +27,11 @@ SAVED_LOG_READ_BUDGET_S = 0.008
 
 class SavedLogFeed:
     """A saved log. A compressed one is unpacked into a temporary file."""
+
+    status: RunStatus | None = None
+    """A saved log has no state."""
+    newest: LatestFigures | None = None
+    """The end of a saved log does not show which worker its lines belong to."""
 
     def __init__(self, log: SavedLog) -> None:
         self.title = log.name
@@ -36,25 +41,12 @@ class SavedLogFeed:
         self._demux = Demux(dialects=log.dialects, thresholds=log.thresholds, xla_dist=log.xla_dist)
         self._blocks: Iterator[bytes] | None = log.blocks()
         self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.compressed else None  # noqa: SIM115
-        self._snapshot: Snapshot | None = None
+        self.snapshot: Snapshot | None = None
+        """The figures of every core as far as the file was read."""
         self._snapped, self._grown = 0.0, False
         self._owners = LineOwner({}, xla_dist=log.xla_dist)
-        self._workers: tuple[int, ...] = ()
-
-    @property
-    def status(self) -> RunStatus | None:
-        """Return None: a saved log has no state."""
-        return None
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """Return the figures of every core as far as the file was read."""
-        return self._snapshot
-
-    @property
-    def workers(self) -> Sequence[int]:
-        """Return the workers that the file names; empty until it was read to its end."""
-        return self._workers
+        self.workers: Sequence[int] = ()
+        """The workers that the file names; empty until it was read to its end."""
 
     @property
     def path(self) -> Path:
@@ -80,20 +72,15 @@ class SavedLogFeed:
             return min(1.0, self._demux.state.bytes / max(1, self._log.path.stat().st_size))
         return None
 
-    @property
-    def newest(self) -> None:
-        """Return None: the end of a saved log does not show which worker its lines belong to."""
-        return None
-
     def poll(self) -> bool:
         """Read some more blocks; return whether there is something new to show."""
-        if self._blocks is None and self._snapshot is not None and not self._grown:
+        if self._blocks is None and self.snapshot is not None and not self._grown:
             return False
         self.read()
         now = time.perf_counter()
-        if self.is_behind and self._snapshot is not None and now - self._snapped < FIGURES_INTERVAL_S:
+        if self.is_behind and self.snapshot is not None and now - self._snapped < FIGURES_INTERVAL_S:
             return False
-        self._snapshot, self._snapped, self._grown = self._demux.snapshot(), now, False
+        self.snapshot, self._snapped, self._grown = self._demux.snapshot(), now, False
         return True
 
     def read(self) -> None:
@@ -129,7 +116,7 @@ class SavedLogFeed:
         self._blocks = None
         self._demux.finish()
         self._owners = self._demux.line_owner(xla_dist=self._log.xla_dist)
-        self._workers = tuple(sorted(set(self._owners.numbers.values())))
+        self.workers = tuple(sorted(set(self._owners.numbers.values())))
 
     def log(self, which: str) -> LineSource:
         """Return the lines of the whole file, or those with the prefix or label of one worker."""

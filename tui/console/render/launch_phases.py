@@ -57,34 +57,21 @@ def _phase_row(worker: WorkerStatus, feed: Feed, status: RunStatus) -> TableRow:
         if index < reached:
             cells.append(Cell("done", "good"))
         elif index == reached:
-            cells.append(
-                Cell(
-                    _PHASE_WORDS.get(worker.phase_status or "", "…"), state_styles.get_phase_tone(worker.phase_status)
-                )
-            )
+            cells.append(state_styles.style_phase(worker.phase_status))
         else:
             cells.append(Cell("·", "dim"))
     return TableRow(worker.worker, (*cells, _last(worker, feed, status)), (worker.worker,))
-
-
-_PHASE_WORDS = {"done": "done", "started": "…", "failed": "failed"}
 
 
 def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:
     if worker.phase_status == "failed":
         return Cell(escape_line(worker.detail or "failed"), "bad")
     if worker.ended:
-        ending = worker.exit_cause or (
-            f"signal {worker.signal}" if worker.signal else f"exit code {worker.exit_code}"
-        )
-        return Cell(
-            escape_line(ending), "" if worker.exit_code == 0 or ended_with_the_others(status, worker) else "bad"
-        )
-    lines = feed.last_lines(worker.worker, 1)
-    if lines:
+        code = f"signal {worker.signal}" if worker.signal else f"exit code {worker.exit_code}"
+        is_harmless = worker.exit_code == 0 or ended_with_the_others(status, worker)
+        return Cell(escape_line(worker.exit_cause or code), "" if is_harmless else "bad")
+    if lines := feed.last_lines(worker.worker, 1):
         return Cell(decode_visible_line(lines[0]))
-    return (
-        Cell(escape_line(worker.detail or ""), "dim")
-        if status.state is RunState.PREPARING
-        else Cell("no output yet", "dim")
-    )
+    if status.state is RunState.PREPARING:
+        return Cell(escape_line(worker.detail or ""), "dim")
+    return Cell("no output yet", "dim")

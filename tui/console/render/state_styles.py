@@ -51,7 +51,7 @@ _CORE_TONES = {
     "nan": "bad",
     "ended": "dim",
 }
-_PHASE_TONES = {"done": "good", "started": "busy", "failed": "bad"}
+_PHASE_CELLS = {"done": Cell("done", "good"), "started": Cell("…", "busy"), "failed": Cell("failed", "bad")}
 
 
 def _cell(text: str | None, tones: Mapping[str, str], otherwise: str = "") -> Cell:
@@ -83,17 +83,13 @@ def get_core_tone(word: str) -> str:
     return _CORE_TONES.get(word, "")
 
 
-def get_phase_tone(status: str | None) -> str:
-    """Return the tone of a launch phase's status."""
-    return _PHASE_TONES.get(status or "", "dim")
+def style_phase(status: str | None) -> Cell:
+    """Return how far the launch phase is that a worker has reached."""
+    return _PHASE_CELLS.get(status or "", Cell("…", "dim"))
 
 
 def style_reachability(value: bool | None) -> Cell:
     """Return whether a worker can be reached over SSH; None is not checked yet."""
-    return (
-        Cell("not checked", "dim")
-        if value is None
-        else Cell("reachable", "good")
-        if value
-        else Cell("unreachable", "bad")
-    )
+    if value is None:
+        return Cell("not checked", "dim")
+    return Cell("reachable", "good") if value else Cell("unreachable", "bad")

@@ -90,7 +90,7 @@ class MainScreen(Screen[None]):
     @property
     def console(self) -> ConsoleContext:
         """Return what the console offers to its screens."""
-        return get_context(self)
+        return get_context(self.app)
 
     def on_resize(self, event: events.Resize) -> None:
         """Drop the frames on a very low screen."""

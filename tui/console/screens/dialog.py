@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
 from tui.console.context import get_context
-from tui.console.render.safe_text import escape_line
+from tui.console.render.safe_text import escape_line, escape_lines
 from tui.console.screens.base import apply_breakpoints, is_on_top
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 
 def make_plain_text(text: str) -> Text:
     """Return text for a Static: harmless, and never markup."""
-    return Text("\n".join(escape_line(line) for line in text.splitlines()))
+    return Text(escape_lines(text))
 
 
 class Dialog(ModalScreen[Answer]):
@@ -71,7 +71,7 @@ class Dialog(ModalScreen[Answer]):
     @property
     def console(self) -> ConsoleContext:
         """Return what the console offers to its screens."""
-        return get_context(self)
+        return get_context(self.app)
 
     def equivalent(self) -> str:
         """Return the command that does the same in a shell; empty if there is none."""
@@ -262,6 +262,7 @@ class QuitDialog(Dialog[bool]):
 
     TITLE = "quit"
     AUTO_FOCUS = "#quit"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,y", "quit", "Quit", show=False)]
     QUIT_VARIANT: ClassVar[ButtonVariant] = "primary"
     default_answer = False
 
@@ -277,13 +278,12 @@ class QuitDialog(Dialog[bool]):
         """Return the two answers, Stay first."""
         return [Button("Stay", id="leave"), Button("Quit", id="quit", variant=self.QUIT_VARIANT)]
 
-    def on_key(self, event: object) -> None:
-        """Quit on `q` or `y`, too."""
-        if getattr(event, "key", "") in ("q", "y"):
-            self.leave_with(True)
-
     def answered(self, button: str) -> None:  # noqa: ARG002
         """Quit."""
+        self.action_quit()
+
+    def action_quit(self) -> None:
+        """Answer that the console quits."""
         self.leave_with(True)
 
 

@@ -192,7 +192,7 @@ class PodScreen(MainScreen):
     def _take_runs(self, now: float) -> None:
         if not self._is_new("runs", now, RUNS):
             return
-        reading = self.console.store.get(RUNS)
+        table, reading = self._tables["runs"], self.console.store.get(RUNS)
         listed = reading.value or ()
         scope = self.console.operator.runs.scope
         statuses = [status for status in listed if self._shows_every_run or scope.includes(status.run)]
@@ -202,11 +202,11 @@ class PodScreen(MainScreen):
         figures = figures_reading.value or {}
         moment = time.time()
         if reading.at is not None or reading.problems:
-            self._tables["runs"].set_empty((hidden or self.NO_RUNS) if not reading.problems else "Runs unknown")
-        table = [self._run_row(status, moment, figures.get(status.run.id)) for status in statuses]
-        if table != list(self._tables["runs"].rows):
-            self._tables["runs"].show(table)
-        count = tables.count_runs(statuses, self._tables["runs"].row_count(), self._tables["runs"].filter_text)
+            table.set_empty("Runs unknown" if reading.problems else hidden or self.NO_RUNS)
+        rows = tuple(self._run_row(status, moment, figures.get(status.run.id)) for status in statuses)
+        if rows != table.rows:
+            table.show(rows)
+        count = tables.count_runs(statuses, table.row_count(), table.filter_text)
         reading = replace(reading, problems=reading.problems + figures_reading.problems)
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 

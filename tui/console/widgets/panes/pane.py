@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tui.console.data.store import SourceReading
-from tui.console.render.safe_text import escape_line
+from tui.console.render.safe_text import escape_line, escape_lines
 from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Pane(Vertical):
         """Show an error and its remedy; an empty text hides it."""
         if text != self.problem:
             self.problem = text
-            self._label.update(Text("\n".join(escape_line(line) for line in text.splitlines())))
+            self._label.update(Text(escape_lines(text)))
             self._label.set_class(bool(text), "-shown")
 
     def show_reading(self, reading: SourceReading[Any], now: float, note: str = "") -> None:

@@ -155,7 +155,7 @@ class LineTable(LineView):
     def rows_changed(self) -> None:
         """Repaint what differs from what is on the screen; the cursor stays on its key while that is visible."""
         self._cells.clear()
-        self._columns_within(self._width())
+        width = self._fit_columns()
         count = self.row_count()
         height = count + HEADER_ROWS
         if self.virtual_size.height != height:
@@ -168,7 +168,6 @@ class LineTable(LineView):
         rows = {y: top + y - HEADER_ROWS for y in self._painted}
         differ = [y for y, row in rows.items() if row >= count or self._painted[y] != self._paint_of(row)]
         if differ:
-            width = self._width()
             self.refresh(*(Region(0, y, width, 1) for y in differ))
 
     def set_empty(self, text: str) -> None:
@@ -185,23 +184,11 @@ class LineTable(LineView):
         self.rows_changed()
         self.refresh()
 
-    def sort_by(self, key: str) -> None:
-        """Sort by a column, or turn the order round when it is that already."""
-        self.sort_reverse = not self.sort_reverse if key == self.sort_key else False
-        self.sort_key = key
-        self.reorder()
-        self.rows_changed()
-        self.refresh()
-
     # --- drawing ------------------------------------------------------------------------------------------------
 
-    def _width(self) -> int:
-        return self.room.width
-
-    def _columns_now(self) -> list[tuple[Column, int]]:
-        return self._columns_within(self._width())
-
-    def _columns_within(self, width: int) -> list[tuple[Column, int]]:
+    def _fit_columns(self) -> int:
+        """Lay out the columns if the width has changed since; return the width."""
+        width = self.room.width
         if self._layout_width != width:
             self._layout_width = width
             self._layout = fit_columns(self.columns, width, self._needs)
@@ -212,7 +199,7 @@ class LineTable(LineView):
             ]
             self._cells.clear()
             self.refresh()
-        return self._layout
+        return width
 
     def width_of(self, key: str) -> int:
         """Return the present width of a column; 0 if there is no room for it."""
@@ -229,8 +216,7 @@ class LineTable(LineView):
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of the pane."""
-        width = self._width()
-        self._columns_within(width)
+        width = self._fit_columns()
         if y < HEADER_ROWS:
             return self._header(width)
         row = self.scroll_offset.y + y - HEADER_ROWS
@@ -320,7 +306,7 @@ class LineTable(LineView):
         key = self.row_key(row)
         if key != self._cursor_key:
             self._cursor_key = key
-            top, width = self.scroll_offset.y - HEADER_ROWS, self._width()
+            top, width = self.scroll_offset.y - HEADER_ROWS, self.room.width
             visible = [number for number in (before, row) if number is not None and self._in_view(number)]
             if visible:
                 self.refresh(*(Region(0, number - top, width, 1) for number in visible))
@@ -356,19 +342,24 @@ class LineTable(LineView):
 
     def action_next_sort(self) -> None:
         """Sort by the next column that is on the screen."""
-        keys = [column.key for column, _ in self._columns_now()]
+        self._fit_columns()
+        keys = [column.key for column, _ in self._layout]
         index = keys.index(self.sort_key) + 1 if self.sort_key in keys else 0
         self.sort_key = None
-        self.sort_by(keys[index % len(keys)])
+        self.action_sort(keys[index % len(keys)])
 
     def action_reverse_sort(self) -> None:
         """Reverse the sort order."""
         if self.sort_key is not None:
-            self.sort_by(self.sort_key)
+            self.action_sort(self.sort_key)
 
     def action_sort(self, key: str) -> None:
-        """Sort by one column."""
-        self.sort_by(key)
+        """Sort by a column; reverse the order if the rows are sorted by it already."""
+        self.sort_reverse = key == self.sort_key and not self.sort_reverse
+        self.sort_key = key
+        self.reorder()
+        self.rows_changed()
+        self.refresh()
 
     def on_click(self, event: events.Click) -> None:
         """Sort by a clicked header, select a clicked row, open it on a double click."""
@@ -376,11 +367,12 @@ class LineTable(LineView):
         if offset is None:
             return
         if offset.y < HEADER_ROWS:
+            self._fit_columns()
             x = 0
-            for column, size in self._columns_now():
+            for column, size in self._layout:
                 x += size + len(GAP)
                 if offset.x < x:
-                    self.sort_by(column.key)
+                    self.action_sort(column.key)
                     return
             return
         row = self.scroll_offset.y + offset.y - HEADER_ROWS

@@ -35,13 +35,14 @@ def _rank(value: Any) -> tuple[int, Any]:
 class RowTable(LineTable):
     """Rows given whole; sorting is stable, and without a sort column they keep the order they came in."""
 
-    _rows: tuple[TableRow, ...] = ()
+    rows: tuple[TableRow, ...] = ()
+    """All rows, unfiltered."""
     _shown: tuple[TableRow, ...] = ()
     _places: dict[Hashable, int]
 
     def show(self, rows: Sequence[TableRow]) -> None:
         """Take new rows; only lines that differ are repainted."""
-        self._rows = tuple(rows)
+        self.rows = tuple(rows)
         self._measure()
         self.reorder()
         self.rows_changed()
@@ -50,15 +51,15 @@ class RowTable(LineTable):
         """Measure columns whose width depends on their cells. They only grow, so that the layout is steady."""
         for index, column in enumerate(self.columns):
             if column.flexible or column.collapses:
-                widest = max((cell_len(row.cells[index].text) for row in self._rows), default=0)
-                if widest > self._needs.get(column.key, -1 if column.collapses and self._rows else 0):
+                widest = max((cell_len(row.cells[index].text) for row in self.rows), default=0)
+                if widest > self._needs.get(column.key, -1 if column.collapses and self.rows else 0):
                     self._needs[column.key] = widest
                     self._layout_width = -1
 
     def reorder(self) -> None:
         """Filter and sort."""
         query = self.filter_text.strip().lower()
-        rows = [row for row in self._rows if not query or row.matches(query)]
+        rows = [row for row in self.rows if not query or row.matches(query)]
         index = next((n for n, column in enumerate(self.columns) if column.key == self.sort_key), None)
         if index is not None:
             known = [row for row in rows if self._value(row, index) is not None]
@@ -71,11 +72,6 @@ class RowTable(LineTable):
     @staticmethod
     def _value(row: TableRow, index: int) -> Any:
         return row.values[index] if index < len(row.values) else row.cells[index].text
-
-    @property
-    def rows(self) -> tuple[TableRow, ...]:
-        """Return all rows, unfiltered."""
-        return self._rows
 
     def row_count(self) -> int:
         """Return the number of rows that match the filter."""
