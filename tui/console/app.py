@@ -19,7 +19,6 @@ from tui.console.actions.command_palette import ConsoleCommands
 from tui.console.actions.ssh_prompts import DialogPrompter
 from tui.console.data.ongoing_work import OngoingWork
 from tui.console.data.pollers import RUNS, Pollers
-from tui.console.data.run_end_notifier import RunEndNotifier
 from tui.console.data.store import Store
 from tui.console.data.tasks import Tasks
 from tui.console.intents import Intent, OpenRunRequested, QuitRequested, TextRequested
@@ -96,7 +95,8 @@ class ConsoleApp(PausableApp):
         self.pollers = Pollers(operator, self.store, self.tasks)
         self.ongoing = OngoingWork()
         self.actions = Actions(self)
-        self._run_ends, self._runs_seen = RunEndNotifier(), 0
+        self._runs_revision = 0
+        """The reading of the runs that was taken last."""
         self._ticks = 0
         self._open_run = open_run
         self._replay = replay
@@ -120,9 +120,8 @@ class ConsoleApp(PausableApp):
         self.set_interval(1 / TICKS_PER_SECOND, self._tick)
         if self._replay is None:
             self.call_after_refresh(self.pollers.start)
-            self.set_timer(
-                POLLERS_START_DELAY_S, self.pollers.start
-            )  # a screen left before its first paint calls nothing
+            # A screen that is left before its first paint calls nothing after it.
+            self.set_timer(POLLERS_START_DELAY_S, self.pollers.start)
 
     async def on_unmount(self) -> None:
         """Cancel all tasks and close connections. Runs go on."""
@@ -189,11 +188,9 @@ class ConsoleApp(PausableApp):
         """Repaint the main screen on top, and a dialog above it that shows progress."""
         self.repaint_if_pending()
         runs = self.store.get(RUNS)
-        if runs.revision != self._runs_seen:
-            self._runs_seen = runs.revision
-            self.actions.runs.restart_missing_keepers(runs.value or ())
-            for status in self._run_ends.newly_ended(runs.value or ()):
-                self.actions.runs.notify_run_end(status)
+        if runs.revision != self._runs_revision:
+            self._runs_revision = runs.revision
+            self.actions.runs.take(runs.value or ())
         self._ticks += 1
         for screen in reversed(self.screen_stack):
             is_main = isinstance(screen, MainScreen)

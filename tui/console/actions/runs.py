@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.console.data.ongoing_work import StopProgress
-from tui.console.data.run_end_notifier import format_run_end
 from tui.console.data.run_feed import RunFeed
 from tui.console.data.tasks import to_problem
 from tui.console.render.freshness import is_unattended
@@ -35,12 +34,14 @@ NO_RUN = "No run selected"
 
 
 class RunActions:
-    """Show, stop and report runs; start keepers that are missing."""
+    """Show, stop and report runs; start keepers that are missing; announce the ends of runs."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
         self._keeper_pauses: dict[str, tuple[float, float]] = {}
         """By run ID: when a keeper may be started again (the store's clock), and the pause after that."""
+        self._live_ids: frozenset[str] = frozenset()
+        """The listed runs that had not ended at the last look."""
 
     def open(self, directory: RunDirectory | None, pane: str = "cores") -> None:
         """Show a run; start a keeper if it has none."""
@@ -69,6 +70,25 @@ class RunActions:
         if has_pod:
             self._context.pop_screen()
         return has_pod
+
+    def take(self, statuses: Sequence[RunStatus]) -> None:
+        """Take the listed runs: start missing keepers, and announce each run that has ended since the last call."""
+        self.restart_missing_keepers(statuses)
+        ended = [status for status in statuses if status.state.is_over and status.run.id in self._live_ids]
+        self._live_ids = frozenset(status.run.id for status in statuses if not status.state.is_over)
+        for status in ended:
+            if status.state is not RunState.STOPPED:
+                self._announce_end(status)
+
+    def _announce_end(self, status: RunStatus) -> None:
+        """Ring the bell for a run that has ended; show how it ended if its screen is not open."""
+        self._context.bell()
+        screen = self._context.screen
+        if isinstance(screen, RunScreen) and screen.feed.title == status.run.id:
+            return
+        text = ": ".join(filter(None, (f"{status.run.id} {status.state}", status.short_cause)))
+        severity: SeverityLevel = "information" if status.state is RunState.SUCCEEDED else "error"
+        self._context.notify(text, severity=severity, timeout=30)
 
     # --- keepers --------------------------------------------------------------------------------------------------
 
@@ -133,15 +153,6 @@ class RunActions:
         """Stop copying logs of a run whose screen was left."""
         self._context.tasks.cancel(f"catch up {directory.id}")
         self._context.ongoing.catch_up_errors.pop(directory.id, None)
-
-    def notify_run_end(self, status: RunStatus) -> None:
-        """Ring the bell for a run that has ended; show how it ended if its screen is not open."""
-        self._context.bell()
-        screen = self._context.screen
-        if isinstance(screen, RunScreen) and screen.feed.title == status.run.id:
-            return
-        severity: SeverityLevel = "information" if status.state is RunState.SUCCEEDED else "error"
-        self._context.notify(format_run_end(status), severity=severity, timeout=30)
 
     # --- stop and report ------------------------------------------------------------------------------------------
 

@@ -86,7 +86,5 @@ def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
         if rest := [worker for finding in group[_MOST_ALIKE:] for worker in finding.workers]:
             lines.append(f"  same on workers {format_ranks(rest)}")
     passed = checks.counts["pass"]
-    lines.append(
-        f"{passed} check{'s' * (passed != 1)} passed" if done else f"checking the workers… {passed} passed so far"
-    )
+    lines.append(f"{count_noun(passed, 'check')} passed" if done else f"checking the workers… {passed} passed so far")
     return "\n".join(lines)

@@ -16,6 +16,7 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.reports.findings import marks_of_run, shown_figures
 from tui.text.durations import format_elapsed
+from tui.text.printable import count_noun
 from tui.text.ranks import format_ranks
 from tui.text.timestamps import parse_time
 
@@ -83,10 +84,9 @@ def _count(value: int | None) -> Cell:
 def make_slice_row(slice_: Slice) -> TableRow:
     """Return the row of a slice."""
     spot = slice_.spot if slice_.spot is not None else slice_.preemptible
-    symptoms = len(slice_.symptoms)
     health = state_styles.style_health(slice_.health)
-    if symptoms:
-        health = Cell(f"{symptoms} symptom{'s' if symptoms > 1 else ''}", "bad")
+    if slice_.symptoms:
+        health = Cell(count_noun(len(slice_.symptoms), "symptom"), "bad")
     return TableRow(
         slice_.path,
         (
@@ -273,7 +273,7 @@ def make_run_row(status: RunStatus, now: float, latest: LatestFigures | None = N
 def count_runs(statuses: Sequence[RunStatus], shown: int, filter_text: str) -> str:
     """Return how many runs are live or, with a filter, how many it shows; empty without runs."""
     if statuses and filter_text:
-        return f"{shown} of {len(statuses)} run{'s' * (len(statuses) != 1)} with “{filter_text}”"
+        return f"{shown} of {count_noun(len(statuses), 'run')} with “{filter_text}”"
     live = sum(not status.state.is_over for status in statuses)
     return f"{live} of {len(statuses)} live" if statuses else ""
 
@@ -305,8 +305,8 @@ def format_check_hint(slice_: Slice | None) -> str:
 
 def format_passed(found: Digest, age: float | None) -> str:
     """Return the line that stands for checks that have all passed, `age` seconds ago."""
-    passed = found.counts["pass"]
-    return f"✓ {passed} check{'s' * (passed != 1)} passed {format_elapsed(age)} ago · c checks again · 3 lists them"
+    passed = count_noun(found.counts["pass"], "check")
+    return f"✓ {passed} passed {format_elapsed(age)} ago · c checks again · 3 lists them"
 
 
 def make_worker_rows(slice_: Slice | None, tried: Sequence[Worker] | None) -> list[TableRow]:

@@ -12,7 +12,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 KEYS_WIDTH = 15
+"""Columns of the keys; half as many on the width of a phone."""
 COLUMN_WIDTH = 50
+"""Columns of a section, with its keys."""
 SIDEWAYS = ("scroll_", "page_")
 """Prefixes of actions that Textual binds for sideways scrolling, which these panes do not use."""
 _SIGNS = {
@@ -27,6 +29,26 @@ _SIGNS = {
     "pageup": "pgup",
     "pagedown": "pgdn",
 }
+_PANES = {
+    "CoreTableWidget": "in the core table",
+    "RowTable": "in a table",
+    "LogPane": "in a log",
+    "TabBar": "on a tab bar",
+    "ProblemPanel": "in the problem panel",
+}
+"""Titles of the sections for panes, by the class of their widget."""
+TEXTUAL_BINDINGS = {
+    "app.focus_next": "Next pane",
+    "app.focus_previous": "Previous pane",
+    "screen.copy_text": "Copy the selected text",
+}
+"""What Textual binds on every screen, as this console describes it."""
+HELP_NOTES = """the mouse
+  click selects, double-click opens, click a column header to sort
+
+filters
+  cores: 14 is core 14, w2 is worker 2, a word matches a state or an address
+  logs: any text, searched in the whole log"""
 
 
 def list_keys(bindings: Iterable[Binding]) -> list[tuple[str, str]]:
@@ -50,23 +72,32 @@ def list_bindings(node: DOMNode) -> list[Binding]:
 
 
 def format_help(screen: Screen[object], widgets: Iterable[Widget], width: int = 0) -> str:
-    """Return all keys of a screen and its panes; those of every Textual screen come last.
+    """Return all keys of a screen and its panes; the keys that Textual binds on every screen come last.
 
     In two columns if `width` has room for them; narrower on the width of a phone.
     """
-    groups = [("on this screen", _bindings(screen, inherited=False))]
-    groups += [(get_pane_name(widget), _bindings(widget, inherited=True)) for widget in widgets]
-    groups.append(
-        ("everywhere", [bound for bound in _bindings(screen, inherited=True) if bound.action in TEXTUAL_BINDINGS])
-    )
+    bindings = _list_active(screen)
+    sections = [("on this screen", [binding for binding in bindings if binding.action not in TEXTUAL_BINDINGS])]
+    sections += [
+        (_PANES.get(type(widget).__name__, type(widget).__name__), _list_active(widget)) for widget in widgets
+    ]
+    sections.append(("everywhere", [binding for binding in bindings if binding.action in TEXTUAL_BINDINGS]))
     room = KEYS_WIDTH if not width or width >= COLUMN_WIDTH else KEYS_WIDTH // 2
     parts = []
-    for title, bindings in groups:
-        keys = list_keys(bindings)
-        if keys:
+    for title, section in sections:
+        if keys := list_keys(section):
             parts.append("\n".join([title, *(f"  {key:<{room}}{text}" for key, text in keys)]))
     lines = "\n\n".join(dict.fromkeys(parts)).splitlines()
     return "\n".join(_side_by_side(lines, width)) + f"\n\n{HELP_NOTES}"
+
+
+def _list_active(node: Screen[object] | Widget) -> list[Binding]:
+    """Return the bindings of a screen or a pane that do something, as this console describes them."""
+    return [
+        dataclasses.replace(binding, description=TEXTUAL_BINDINGS.get(binding.action, binding.description))
+        for binding in list_bindings(node)
+        if not binding.action.startswith(SIDEWAYS) and node.check_action(binding.action, ()) is not False
+    ]
 
 
 def _side_by_side(lines: list[str], width: int) -> list[str]:
@@ -78,48 +109,3 @@ def _side_by_side(lines: list[str], width: int) -> list[str]:
     if begin + max(map(len, right), default=0) > width:
         return lines
     return [f"{a:<{begin}}{b}".rstrip() for a, b in zip_longest(left, right, fillvalue="")]
-
-
-TEXTUAL_BINDINGS = {
-    "app.focus_next": "Next pane",
-    "app.focus_previous": "Previous pane",
-    "screen.copy_text": "Copy the selected text",
-}
-"""What Textual binds on every screen, in this console's words."""
-
-
-def _bindings(node: Screen[object] | Widget, *, inherited: bool) -> list[Binding]:
-    """Return the bindings of a screen or a pane that do something, with or without those of every Textual screen."""
-    bindings = [
-        binding
-        for binding in list_bindings(node)
-        if not binding.action.startswith(SIDEWAYS) and node.check_action(binding.action, ()) is not False
-    ]
-    if not inherited:
-        return [binding for binding in bindings if binding.action not in TEXTUAL_BINDINGS]
-    return [
-        dataclasses.replace(binding, description=TEXTUAL_BINDINGS.get(binding.action, binding.description))
-        for binding in bindings
-    ]
-
-
-HELP_NOTES = """the mouse
-  click selects, double-click opens, click a column header to sort
-
-filters
-  cores: 14 is core 14, w2 is worker 2, a word matches a state or an address
-  logs: any text, searched in the whole log"""
-
-
-def get_pane_name(widget: Widget) -> str:
-    """Return the title of a kind of pane."""
-    return _PANES.get(type(widget).__name__, type(widget).__name__)
-
-
-_PANES = {
-    "CoreTableWidget": "in the core table",
-    "RowTable": "in a table",
-    "LogPane": "in a log",
-    "TabBar": "on a tab bar",
-    "ProblemPanel": "in the problem panel",
-}

@@ -14,7 +14,7 @@ from tui.console.widgets.tables.row_table import RowTable, TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.settings.command_line import command_line
 from tui.text.durations import format_elapsed
-from tui.text.ranks import format_ranks
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.console.data.ongoing_work import StopProgress
@@ -89,9 +89,9 @@ class StopDialog(ChangeDialog):
 
 def _describe(run: Run) -> str:
     """Return what a stop does to a run."""
-    workers = format_ranks(worker.index for worker in run.workers)
+    workers = name_ranks("worker", [worker.index for worker in run.workers])
     return (
-        f"{' '.join(run.job.argv)}\n\non {run.slice}, worker{'s' if len(run.workers) != 1 else ''} {workers}. "
+        f"{' '.join(run.job.argv)}\n\non {run.slice}, {workers}. "
         f"Each worker gets SIGTERM, then {run.job.grace:g} s to save, then SIGKILL. "
         "Waits until every process is gone."
     )

@@ -37,6 +37,7 @@ from tui.errors import UnknownZone, UsageError
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import SliceRequest
 from tui.settings.command_line import create_command
+from tui.text.printable import count_noun
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -185,11 +186,8 @@ class CreateDialog(FormDialog["SliceRequest"]):
             return
         is_offered = self._warnings(reading).keys().isdisjoint(("type", "topology"))
         kind = request.accelerator if is_offered else None
-        size = (
-            f"{kind.workers} worker{'s' * (kind.workers > 1)}, {kind.chips} chips, {kind.devices} cores"
-            if kind
-            else ""
-        )
+        counts = ((kind.workers, "worker"), (kind.chips, "chip"), (kind.devices, "core")) if kind else ()
+        size = ", ".join(count_noun(count, noun) for count, noun in counts)
         settings = self.console.operator.settings
         gcloud = create_command_of_gcloud(request, settings.project or "PROJECT")
         self.show_preview(

@@ -37,7 +37,7 @@ MEDIAN_SAMPLE_CORES = 256
 MIN_DEVIATION_SCALE = 0.05
 """Share of the median loss that fills the scale of deviations at least: small noise must not look like a storm."""
 LOSS_TREND, LOSS_DEVIATION = "loss trend", "vs median"
-LOSS_WIDTH, RATE_WIDTH, RATES_WIDTH = 9, 8, 9
+LOSS_WIDTH, RATE_WIDTH, GLOBAL_RATE_WIDTH = 9, 8, 9
 
 COLUMNS = (
     Column("core", "core", 5, right=True),
@@ -48,7 +48,7 @@ COLUMNS = (
     Column("lag", "lag", 5, right=True, rank=5),
     Column("loss", "loss", LOSS_WIDTH, right=True),
     Column("rate", "rate", RATE_WIDTH, right=True, rank=1),
-    Column("global_rate", "global", RATES_WIDTH, right=True, rank=6),
+    Column("global_rate", "global", GLOBAL_RATE_WIDTH, right=True, rank=6),
     Column(TREND, LOSS_TREND, TREND_WIDTH, right=True, rank=3, flexible=1, most=WIDEST_TREND),
     Column(RATE_TREND, "rate trend", WIDEST_TREND, right=True, rank=10, leaves=WIDEST_TREND - TREND_WIDTH),
     Column("clock", "clock", 9, right=True, rank=7),
@@ -56,6 +56,18 @@ COLUMNS = (
     Column("address", "address", 15, rank=9),
 )
 _LONGEST_CLOCK = 24
+_LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
+UNSEEN = Cell("? no link", "warn")
+"""The state of a core on a worker without a connection: its figures are frozen."""
+LAUNCHING = Cell("· launching", "dim")
+"""The state of a core during a launch: its figures belong to the attempt before."""
+READING = Cell("… reading", "dim")
+"""The state of a core while its logs are still being read: the figures are old."""
+FAILED = Cell("✗ failed", "bad")
+"""The state of a core of the worker that failed first."""
+SLOW = "▲ slow"
+"""The state of a straggler in lock-step with the others, which wait for it."""
+_STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
 
 
 class CoreTableWidget(LineTable):
@@ -155,23 +167,12 @@ class CoreTableWidget(LineTable):
         index = int(self._order[row])
         state = CoreState(int(snapshot.state[index]))
         known = int(snapshot.known[index])
-        tone = state_styles.get_core_tone(str(state))
-        flagged = tone if state in (CoreState.STRAGGLER, CoreState.NAN, CoreState.SILENT) else ""
-        state_cell, usual = Cell(_STATE_WORDS.get(state, str(state)), tone), ""
-        if state is CoreState.STRAGGLER and not snapshot.behind[index]:
-            state_cell = Cell(SLOW, tone)
-        if self._reading:
-            state_cell, usual, flagged = READING, "dim", ""
-        if self._unseen and state in _LIVE and int(snapshot.worker[index]) in self._unseen:
-            state_cell, usual, flagged = UNSEEN, "dim", ""
-        if self._is_launching and state in _LIVE:
-            state_cell, usual, flagged = LAUNCHING, "dim", ""
-        elif self._failed_worker is not None and int(snapshot.worker[index]) == self._failed_worker:
-            state_cell, flagged = FAILED, FAILED.tone
+        state_cell, flagged, usual = self._state_of(snapshot, index, state)
         loss = float(snapshot.loss[index]) if known & HAS_LOSS else None
         rate = float(snapshot.rate[index]) if known & HAS_RATE else None
         global_rate = float(snapshot.global_rate[index]) if known & HAS_GLOBAL_RATE else None
         lag = float(snapshot.lag[index])
+        is_nan = state is CoreState.NAN and not self._reading
         device = int(snapshot.device[index])
         return (
             _integer(snapshot.core[index], flagged),
@@ -180,17 +181,33 @@ class CoreTableWidget(LineTable):
             _integer(snapshot.epoch[index]),
             _integer(snapshot.step[index]),
             Cell("–", "dim") if np.isnan(lag) else Cell(f"{int(lag)}", "warn" if flagged and lag > 0 else "dim"),
-            Cell(
-                format_number(loss, 5, LOSS_WIDTH), "bad" if state is CoreState.NAN and not self._reading else usual
-            ),
+            Cell(format_number(loss, 5, LOSS_WIDTH), "bad" if is_nan else usual),
             Cell(format_number(rate, 2, RATE_WIDTH), "warn" if flagged and state is CoreState.STRAGGLER else usual),
-            Cell(format_number(global_rate, 2, RATES_WIDTH), "dim"),
+            Cell(format_number(global_rate, 2, GLOBAL_RATE_WIDTH), "dim"),
             Cell(self._trend(snapshot, index), "busy"),
             Cell(self._rate_trend(snapshot, index), "good"),
             Cell(bytes(snapshot.clock[index])[-_LONGEST_CLOCK:].decode("ascii", "replace") or "–", "dim"),
             Cell("–" if device < 0 else f"xla:{device}", "dim"),
             Cell(snapshot.address_of(index) or "–", "dim"),
         )
+
+    def _state_of(self, snapshot: Snapshot, index: int, state: CoreState) -> tuple[Cell, str, str]:
+        """Return the cell of a core's state, the tone of the figures that it is about, and that of the others."""
+        worker, is_live = int(snapshot.worker[index]), state in _LIVE
+        if self._is_launching and is_live:
+            return LAUNCHING, "", "dim"
+        is_unseen = is_live and worker in self._unseen
+        usual = "dim" if self._reading or is_unseen else ""
+        if worker == self._failed_worker:
+            return FAILED, FAILED.tone, usual
+        if is_unseen:
+            return UNSEEN, "", usual
+        if self._reading:
+            return READING, "", usual
+        tone = state_styles.get_core_tone(str(state))
+        is_slow = state is CoreState.STRAGGLER and not snapshot.behind[index]
+        name = SLOW if is_slow else _STATE_WORDS.get(state, str(state))
+        return Cell(name, tone), tone if state in _STATE_WORDS else "", usual
 
     def _trend(self, snapshot: Snapshot, index: int) -> str:
         width = self.width_of(TREND)
@@ -221,20 +238,6 @@ def deviation_scale(snapshot: Snapshot) -> float:
         return 1.0
     median = float(np.median(losses))
     return max(float(np.abs(losses - median).max()), MIN_DEVIATION_SCALE * abs(median))
-
-
-_LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
-UNSEEN = Cell("? no link", "warn")
-"""The state of a core on a worker without a connection: its figures are frozen."""
-LAUNCHING = Cell("· launching", "dim")
-"""The state of a core during a launch: its figures belong to the attempt before."""
-READING = Cell("… reading", "dim")
-"""The state of a core while its logs are still being read: the figures are old."""
-FAILED = Cell("✗ failed", "bad")
-"""The state of a core of the worker that failed first."""
-SLOW = "▲ slow"
-"""The state of a straggler in lock-step with the others, which wait for it."""
-_STATE_WORDS = {CoreState.STRAGGLER: "▲ straggler", CoreState.NAN: "✗ nan", CoreState.SILENT: "… silent"}
 
 
 def _integer(value: np.int64, tone: str = "") -> Cell:

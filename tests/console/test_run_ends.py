@@ -2,26 +2,29 @@ from __future__ import annotations
 
 import pytest
 
-from tests.console.driving import FULL, fail, running, table, until
+from tests.console.driving import FULL, fail, running, shown, table, until
 from tests.console.stage import StageOperator
 from tui.console.app import ConsoleApp
-from tui.console.data.run_end_notifier import RunEndNotifier, format_run_end
+from tui.console.data.pollers import RUNS
 
 pytestmark = pytest.mark.timing
 
 
-def test_each_end_of_a_run_is_reported_once_and_earlier_ones_are_not(operator: StageOperator) -> None:
+async def test_each_end_of_a_run_is_announced_once_and_a_stop_or_an_earlier_end_is_not(
+    operator: StageOperator,
+) -> None:
     ended, failing, stopping = (running(operator, id=f"r{n}-20261121-090000-a1b2") for n in range(3))
     ended.append_event("state", state="succeeded")
-    endings = RunEndNotifier()
-    statuses = lambda: [operator.runs.status_of(directory) for directory in (ended, failing, stopping)]  # noqa: E731
-    assert endings.newly_ended(statuses()) == []
-    fail(failing)
-    stopping.append_event("state", state="stopped")
-    assert [format_run_end(status) for status in endings.newly_ended(statuses())] == [
-        f"{failing.id} failed: exit code 1"
-    ]
-    assert endings.newly_ended(statuses()) == []
+    app = ConsoleApp(operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "runs").row_count() == 3)
+        stopping.append_event("state", state="stopped")
+        await until(pilot, lambda: "stopped" in shown(table(app, "runs")))
+        fail(failing)
+        await until(pilot, lambda: app._notifications)
+        taken = app.store.get(RUNS).revision
+        await until(pilot, lambda: app.store.get(RUNS).revision > taken + 1)
+        assert [notification.message for notification in app._notifications] == [f"{failing.id} failed: exit code 1"]
 
 
 async def test_the_end_of_a_run_is_announced_on_every_screen(operator: StageOperator) -> None:
