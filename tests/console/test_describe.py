@@ -19,7 +19,7 @@ def test_a_core_is_described_in_words() -> None:
     assert "no number since" not in "".join(lines)
     lines = describe_core(row._replace(first_nan=FirstNan(1, 38, None, 0, 4096))).splitlines()
     assert lines[-6:] == [
-        "loss is no number since:",
+        "loss is not a number since:",
         "  epoch: 1",
         "  step: 38",
         "  time: –",

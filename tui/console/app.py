@@ -52,7 +52,7 @@ POLLERS_START_DELAY_S = 0.5
 LEAVE_KEYS = ("escape", "tab", "shift+tab")
 """Keys of a dialog after which the next keys are for another screen or field."""
 SHORT_MESSAGE_S = 4.0
-"""Messages up to this long answer a key: the next such message replaces them."""
+"""Seconds that the answer to a key is shown at most: the next such message replaces it."""
 DIALOG_FRAME_COLUMNS = 12
 """Columns of the screen that a dialog leaves to its frame and to what is behind it."""
 MAX_HELP_COLUMNS = 102
@@ -144,9 +144,10 @@ class ConsoleApp(PausableApp):
             await asyncio.sleep(MOUNT_POLL_S)
 
     async def _handle_key_now(self, event: events.Key) -> bool:
-        """Run the binding of a key that may change the screen, at once; return whether there was one.
+        """Run at once the binding of a key that may change the screen; return whether the key is bound.
 
-        Passing through the queue of a pane, the keys after `n` or `esc` would act on the screen before.
+        A key that goes through the queue of a pane is handled later: the keys typed after `n` or `esc` would still
+        act on the previous screen.
         """
         field = self.focused
         if isinstance(field, (Input, TextArea)):
@@ -178,7 +179,7 @@ class ConsoleApp(PausableApp):
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     async def _wait_until_typed(self, field: Widget) -> None:
-        """Wait until a field has taken what was typed: a key that edits or leaves it comes after that."""
+        """Wait until a field has handled the keys that were typed before this one."""
         typed = asyncio.Event()
         if field.call_later(typed.set):
             with contextlib.suppress(asyncio.TimeoutError):

@@ -1,4 +1,4 @@
-"""What actions and screens need of the console. They depend on this protocol; the app implements it."""
+"""What actions and screens need from the console. They depend on this protocol; the app implements it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ConsoleContext(Protocol):
         """Return all open screens, the top one last."""
 
     def perform(self, intent: Intent) -> None:
-        """Carry out a request at once, not by way of Textual's message queue."""
+        """Carry out a request at once, without Textual's message queue."""
 
     def open_directory(self, run_id: str) -> RunDirectory | None:
         """Open a run's directory; show the error and return None if that fails."""

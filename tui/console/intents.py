@@ -1,4 +1,4 @@
-"""What a person asks the console for. Screens, the palette and actions send these; `actions` carries them out."""
+"""Requests of the user. Screens, the palette and actions send these; `actions` carries them out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SliceChangeRequested(Intent):
 
 @dataclass(frozen=True)
 class NewSliceRequested(Intent):
-    """Ask what slice to create; the form begins with the kind of this one."""
+    """Ask which slice to create; the form begins with the type of this one."""
 
     slice_: Slice | None
 
@@ -163,4 +163,4 @@ class ResourceDeletionRequested(Intent):
 
 @dataclass(frozen=True)
 class QuitRequested(Intent):
-    """Say what goes on without the console, then quit."""
+    """Show what continues without the console, then quit."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Actions:
-    """Everything that a person can ask of the console."""
+    """Everything that the console can do."""
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
@@ -89,7 +89,7 @@ class Actions:
                 raise NotImplementedError(f"no action for {type(intent).__name__}")
 
     def ask_quit(self) -> None:
-        """Say what goes on without the console, then quit."""
+        """Show what continues without the console, then quit."""
         context = self._context
         dialog = LossyQuitDialog if context.demo or context.ongoing.stops else QuitDialog
         context.push_screen(dialog(self._quit_text()), lambda is_sure: context.exit() if is_sure else None)
@@ -110,7 +110,7 @@ class Actions:
         return "\n\n".join(filter(None, parts)) or "No runs are active."
 
     def _continuing_slices(self) -> str:
-        """Return which creations and changes go on in the cloud."""
+        """Return which creations and changes continue in the cloud."""
         ongoing = self._context.ongoing
         creations, changes = ongoing.running_creations(), ongoing.changes.items()
         lines = [f"creation of {path}: it costs money once it is ready" for path in creations]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tui.pod.creation.slice_request import SliceRequest
     from tui.pod.slice import Slice
 
-ON_HOSTS = "The machines of a hosts file are no Cloud TPU slices: none can be created with --hosts."
+ON_HOSTS = "The machines of a hosts file are not Cloud TPU slices: with --hosts, no slice can be created."
 
 
 class CreateActions:
@@ -28,10 +28,10 @@ class CreateActions:
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
         self._refused: Mapping[str, str] = {}
-        """What the form held whose creation failed last, until one succeeds."""
+        """The fields of the form whose creation failed last; empty after a success."""
 
     def ask_new_slice(self, slice_: Slice | None) -> None:
-        """Ask what slice to create; the form begins with what was refused before, or with another slice's kind."""
+        """Ask which slice to create; the form begins as a failed creation left it, else with this slice's type."""
         context = self._context
         if context.operator.settings.hosts:
             context.notify(ON_HOSTS, severity="warning", timeout=6)
@@ -61,7 +61,7 @@ class CreateActions:
             self._context.screen.choose_slice(progress.slice_paths[0])
 
     def begin(self, request: SliceRequest | None, texts: Mapping[str, str]) -> None:
-        """Create what a form with these texts asked for, and show the progress."""
+        """Create the requested slice, and show the progress; `texts` are the fields of the form."""
         if request is None:
             return
         context = self._context
@@ -72,7 +72,7 @@ class CreateActions:
         self.show(progress.path)
 
     async def _create(self, progress: CreationProgress, texts: Mapping[str, str]) -> None:
-        """Create it; one that failed stays in the list of creations, with its error and its scripts' output."""
+        """Create the slice; a failed creation stays listed, with its error and the output of its scripts."""
         context, clock = self._context, self._context.store.clock
         problem: TpuTuiError | None = None
         try:

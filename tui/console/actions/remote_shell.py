@@ -100,7 +100,7 @@ class RemoteShell:
         self._context.tasks.cancel(EXEC)
 
     async def _execute(self, progress: ExecProgress) -> None:
-        """Run the command; cancelled, the progress keeps what came until then."""
+        """Run the command; if it is cancelled, the progress keeps the output so far."""
         argv = ("sh", "-c", progress.command)
         problem: TpuTuiError | None = None
         slices = self._context.operator.slices

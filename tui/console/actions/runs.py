@@ -1,4 +1,4 @@
-"""Actions on runs: open, stop, report, and see to it that each live run has a keeper."""
+"""Actions on runs: open, stop, report, and make sure that each live run has a keeper."""
 
 from __future__ import annotations
 

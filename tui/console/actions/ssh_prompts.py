@@ -1,4 +1,4 @@
-"""Questions that a connection has, asked in dialogs; one at a time, and answerable for many workers at once."""
+"""Questions of SSH connections as dialogs: one at a time, and one answer can hold for all workers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DialogPrompter:
             return answer in ("yes", "all")
 
     async def ask(self, dialog: Dialog[Answer]) -> Answer | None:
-        """Show a dialog and wait; when the asker is cancelled, the dialog goes too."""
+        """Show a dialog and wait for its answer; close the dialog if this task is cancelled."""
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
         def answered(value: Answer | None) -> None:

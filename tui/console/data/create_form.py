@@ -65,7 +65,7 @@ FREQUENT_FIELDS: Mapping[str, CreateField] = {
     "valid-for": CreateField("leave the queue after, e.g. 6h", parse_duration),
     "nodes": CreateField("1: how many slices", _parse_count),
 }
-"""The fields that are always shown; topology, timeout and those of the queue only where they have a meaning."""
+"""The fields that are always shown; topology, timeout and queue fields only where they apply."""
 MORE_FIELDS: Mapping[str, CreateField] = {
     "network": CreateField("default: default", argument="network"),
     "subnetwork": CreateField("of the region", argument="subnetwork"),
@@ -83,12 +83,12 @@ FIELDS: Mapping[str, CreateField] = {**FREQUENT_FIELDS, **MORE_FIELDS}
 REQUIRED = ("name", "zone", "type", "version")
 QUEUE_FIELDS = ("valid-for", "nodes")
 _FIELD_OF_OPTION = {"spot": "capacity", "node-prefix": "name"}
-"""Fields that are not called like the option of an objection."""
+"""Fields whose name differs from the option that an objection names."""
 
 
 @dataclass(frozen=True)
 class FormReading:
-    """What the fields make: a request once all required ones are filled in, and by field what is wrong with it."""
+    """The request, once all required fields are filled in, and what is wrong, by field."""
 
     request: SliceRequest | None
     problems: Mapping[str, str]
@@ -107,14 +107,14 @@ def is_generation(type_text: str) -> bool:
 
 
 def _is_beginning(type_text: str) -> bool:
-    """Return whether the text is the beginning of a generation: somewhat early to object to it."""
+    """Return whether the text may become a generation: it is too early to object to it."""
     return not is_generation(type_text) and any(
         generation.startswith(type_text) for generation in TPU_API_GENERATIONS
     )
 
 
 def is_shown(name: str, texts: Mapping[str, str]) -> bool:
-    """Return whether a field has a meaning for the other fields' texts."""
+    """Return whether a field applies, given the texts of all fields."""
     if name in QUEUE_FIELDS:
         return bool(texts["queued"])
     if name == "startup-timeout":

@@ -83,7 +83,7 @@ def label(name: str) -> str:
 
 
 def parse_words(text: str, what: str) -> tuple[str, ...]:
-    """Return a field's words as a shell reads them. Raises UsageError."""
+    """Split a field into words as a shell does. Raises UsageError."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
@@ -91,7 +91,7 @@ def parse_words(text: str, what: str) -> tuple[str, ...]:
 
 
 def make_job(draft: JobOptions, argv: tuple[str, ...], texts: Mapping[str, str]) -> JobOptions:
-    """Return the job by the form's fields; what the form has no field for is as in the draft. Raises UsageError."""
+    """Return the job that the fields make; options without a field are those of the draft. Raises UsageError."""
     values = {name: parse_option(name, text) for name, text in texts.items()}
     by_name = tuple(name for name in draft.env_by_name if name in values.get("env", draft.env))
     return replace(draft, argv=argv, env_by_name=by_name, **values)

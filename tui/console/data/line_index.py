@@ -21,10 +21,10 @@ MAX_SHOWN_BYTES = 16 * 1024
 MAX_SEARCHED_BYTES = 4 * 1024 * 1024
 """Bytes of one line that a filter looks at."""
 MIN_BATCH_COST_BYTES = 4 * 1024
-"""What placing a batch counts for at least: many tiny batches must not make a tick long."""
+"""Bytes that placing a batch counts as at least: many tiny batches must not make a tick long."""
 NEWLINE = 10
 MAX_CHARACTER_BYTES = 4
-"""Bytes of one in UTF-8; all but the first begin with the bits 10."""
+"""Most bytes of a character in UTF-8; all but the first begin with the bits 10."""
 CONTINUES, CONTINUATION = 0b1100_0000, 0b1000_0000
 
 
@@ -35,13 +35,13 @@ class IndexedLine:
     worker: int | None
     data: bytes
     missing: int = 0
-    """Bytes that stand after these in the line and were not read."""
+    """Bytes at the end of the line that were not read."""
 
 
 def clip_line(worker: int | None, begin: bytes, end: bytes, length: int) -> IndexedLine:
-    """Return what is read of a very long line: its beginning and its end.
+    """Return a line of `length` bytes, cut if it is very long; `begin` and `end` are its first and last bytes.
 
-    Where it was written over again and again, as progress bars do, that is its end, else its beginning.
+    A line that was overwritten again and again, as progress bars do, keeps its end, any other its beginning.
     """
     if length <= MAX_SHOWN_BYTES:
         return IndexedLine(worker, begin)
@@ -85,7 +85,7 @@ class LineSource(Protocol):
         """Return whole lines from `first`, about `budget` bytes, and the number after the last one."""
 
     def close(self) -> None:
-        """Give back the file."""
+        """Close the file."""
 
 
 class FileLines:
@@ -128,7 +128,7 @@ class FileLines:
         return self._fd
 
     def close(self) -> None:
-        """Give back the file for good: what is painted a last time would open it again."""
+        """Close the file for good: a last paint must not open it again."""
         self._is_closed = True
         if self._fd is not None:
             os.close(self._fd)
@@ -260,7 +260,7 @@ class MergedLines:
         self._ended: frozenset[int] = frozenset()
 
     def add_arrivals(self, batches: Sequence[tuple[int, int]]) -> None:
-        """Take further batches in arrival order."""
+        """Add batches in arrival order."""
         for worker, end in batches:
             self._newest[worker] = end
             if len(self._pending) > self._next and self._pending[-1][0] == worker:
@@ -375,6 +375,6 @@ class MergedLines:
         return data, first + min(after, last) - own
 
     def close(self) -> None:
-        """Give back the files."""
+        """Close the files."""
         for spool in self._spools.values():
             spool.close()

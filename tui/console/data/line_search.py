@@ -100,7 +100,7 @@ class TextFilter:
         return b"".join(line.data + b"\n" for line in matches), first + len(matches)
 
     def close(self) -> None:
-        """Give back the source's files."""
+        """Close the source's files."""
         self._source.close()
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SLICES: DataSource[tuple[Slice, ...]] = DataSource("slices")
 OFFERS: DataSource[tuple[ZoneOffer, ...]] = DataSource("offers")
-"""What the configured zones offer, once the form that creates slices has asked for it."""
+"""What the configured zones offer; empty until the form that creates slices needs it."""
 RUNS: DataSource[tuple[RunStatus, ...]] = DataSource("runs")
 FIGURES: DataSource[Mapping[str, LatestFigures]] = DataSource("figures")
 """The newest figures of the listed runs, by run id."""
@@ -53,7 +53,7 @@ def checks_of(slice_: Slice | None) -> DataSource[tuple[CheckRow, ...]]:
 
 
 def machines_of(slice_: Slice) -> Hashable:
-    """Return what changes when a slice gets other machines, or loses those that it has."""
+    """Return a value that changes whenever a slice gets or loses machines."""
     addresses = tuple((worker.internal_ip, worker.external_ip, worker.port) for worker in slice_.workers)
     return slice_.state, slice_.created, addresses
 
@@ -112,7 +112,7 @@ class Pollers:
                 await within(self._wanted.wait(), pause)
 
     def _drop_old_readings(self, slices: Sequence[Slice]) -> None:
-        """Drop what was seen of machines that a slice no longer has."""
+        """Drop the readings of slices whose machines have changed."""
         for slice_ in slices:
             is_outdated = self._is_outdated(slice_)
             self._listed[slice_.path] = slice_
@@ -165,7 +165,7 @@ class Pollers:
     def _figures(
         self, statuses: Sequence[RunStatus], previous: Mapping[str, LatestFigures]
     ) -> dict[str, LatestFigures]:
-        """Return the figures of the runs. Without time for all, runs that have ended keep theirs."""
+        """Return the figures of the runs, live ones first; runs for which no time is left keep theirs."""
         figures: dict[str, LatestFigures] = {}
         until = time.perf_counter() + FIGURES_BUDGET_S
         for status in sorted(statuses, key=lambda status: status.state.is_over and status.run.id in previous):

@@ -29,14 +29,14 @@ READ_BUDGET_S = 0.008
 FIGURES_INTERVAL_S = 0.2
 """Seconds between two sets of figures: people read no faster, and a repaint of a large screen costs 20 ms."""
 SNAPSHOT_INTERVAL_S = 1.0
-"""Seconds after which a live run's cores are looked at again although nothing arrived: silence shows, too."""
+"""Seconds between two sets of figures of a live run without new lines: its cores may have become silent."""
 NEWEST_FIGURES_INTERVAL_S = 2.0
 """Seconds between two looks at the ends of logs that are still being read."""
 KEEPER_CHECK_INTERVAL_S = 1.0
 """Seconds between two looks at whether a keeper lives."""
 MERGED = "merged"
 MAX_BLANK_LINES = 2
-"""Blank lines that a worker's last words may have among them."""
+"""Blank lines among the last lines of a worker that are skipped."""
 
 
 class Feed(Protocol):

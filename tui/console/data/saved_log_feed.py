@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tui.operator import LatestFigures, RunStatus
 
 SAVED_LOG_READ_BUDGET_S = 0.008
-"""Seconds for which the file is read in one go, and the block beyond them."""
+"""Seconds for which blocks of the file are read in one go."""
 
 
 class SavedLogFeed:

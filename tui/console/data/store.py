@@ -1,4 +1,4 @@
-"""The last answers of the sources and their age: all that lies between sources and screens."""
+"""The last answer of each source, and its age. Sources write to the store, screens read from it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class SourceReading(Generic[Value]):
     busy: str = ""
     """What the source is doing right now, as text; empty when it is idle."""
     notes: tuple[str, ...] = ()
-    """What the answer lacks, which is no failure."""
+    """What is missing from the answer, although nothing failed."""
     revision: int = 0
 
     def age(self, now: float) -> float | None:
-        """Return the seconds since the value came; None if none ever did."""
+        """Return the seconds since the value came; None before the first one."""
         return None if self.at is None else now - self.at
 
 

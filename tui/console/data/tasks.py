@@ -1,4 +1,4 @@
-"""Long work on the app's event loop: named, cancellable, and failures are always shown."""
+"""Long work on the app's event loop: named and cancellable, with its errors shown or logged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def to_problem(error: Exception, what: str) -> TpuTuiError:
 
 
 class Tasks:
-    """The app's running tasks by name; one of a name at a time, the newest wins."""
+    """The app's running tasks by name. A new task replaces the one with the same name."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
 MAX_WAITING_WRITES = 12
-"""Writes, some frames of them, that may wait for the terminal before painting pauses."""
+"""Writes (a few frames) that may wait for the terminal before painting pauses."""
 
 
 class PausableApp(App[None]):

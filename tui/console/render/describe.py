@@ -28,7 +28,7 @@ def format_document(value: Mapping[str, Any]) -> str:
 
 
 def describe_core(core: CoreRow) -> str:
-    """Return everything known of a core in words; how its loss became no number only if it did."""
+    """Return everything known of a core in words; since when its loss is not a number only if that is so."""
     fields: dict[str, object] = {
         "core": core.core,
         "worker": core.worker,
@@ -46,7 +46,7 @@ def describe_core(core: CoreRow) -> str:
         "clock in the log": core.clock,
     }
     if core.first_nan is not None:
-        fields["loss is no number since"] = core.first_nan.to_json()
+        fields["loss is not a number since"] = core.first_nan.to_json()
     return format_document(fields)
 
 

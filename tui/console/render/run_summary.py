@@ -186,7 +186,7 @@ def find_problem(
 
 
 def _is_outdated(status: RunStatus, note: str) -> bool:
-    """Return whether a note says why workers without a lost connection were out of reach."""
+    """Return whether a note explains lost connections, some of which are restored."""
     return note == status.slice_note and any(worker.link == "restored" for worker in status.workers)
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class ChangeDialog(LiveDialog[None]):
     """Says what a change does, asks, and shows its progress (`begin` is called once).
 
-    Enter changes nothing: the button that does is reached by `y`, or by choosing it. Where a name is given, it has to
-    be typed first.
+    Enter changes nothing, because the harmless button has the focus: `y` or the other button begins the change.
+    If a name is given, it has to be typed first.
     """
 
     AUTO_FOCUS = "#name, #leave"
@@ -69,7 +69,7 @@ class ChangeDialog(LiveDialog[None]):
         return not self._name or self._name_field.value == self._name
 
     def gone(self) -> str:
-        """Return that what is asked about does not exist any more; empty if it does."""
+        """Return a sentence if the thing to change no longer exists; empty if it exists."""
         return ""
 
     def on_input_changed(self) -> None:
@@ -109,10 +109,11 @@ class ChangeDialog(LiveDialog[None]):
         self._leave.focus()
 
     def tick(self) -> None:
-        """Show the newest progress, or that there is nothing to change before the question was answered."""
+        """Show the newest progress, or that there is nothing left to change."""
         if self.progress is not None:
-            if str(self._progress_text.content) != self.progress.text:
-                self._progress_text.update(make_plain_text(self.progress.text))
-        elif self._act.display and (text := self.gone()):
-            self._question.update(make_plain_text(text))
+            text = make_plain_text(self.progress.text)
+            if text != self._progress_text.content:
+                self._progress_text.update(text)
+        elif self._act.display and (reason := self.gone()):
+            self._question.update(make_plain_text(reason))
             self._close_question()

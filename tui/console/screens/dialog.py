@@ -120,7 +120,7 @@ class Dialog(ModalScreen[Answer]):
             self.answered(event.button.id or "")
 
     def answered(self, button: str) -> None:
-        """Handle another button than the one that leaves."""
+        """Handle a button other than the one that leaves."""
 
 
 class LiveDialog(Dialog[Answer]):

@@ -134,7 +134,7 @@ class LaunchDialog(FormDialog["str | None"]):
     @on(Select.Changed)
     @on(TextArea.Changed)
     def _edited(self) -> None:
-        """Drop the plan: it is valid for the fields it was made from only."""
+        """Drop the plan: it is valid only for the fields that it was made from."""
         if self._script == ASK:
             self._show()
             return

@@ -75,7 +75,7 @@ class PodScreen(MainScreen):
         self._run_rows: dict[str, tuple[RunStatus, LatestFigures | None, TableRow]] = {}
         self._checks: Digest | None = None
         self._lists_passed = False
-        """Whether the user asked for the checks of this slice: they are listed although all have passed."""
+        """Whether the user opened the checks of this slice: they are listed even if all have passed."""
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
         self._tables = {

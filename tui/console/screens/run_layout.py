@@ -15,7 +15,7 @@ EDGE_ROWS = 4
 USUAL_PROBLEM_ROWS = 3
 """Rows that are kept for a problem once there is one: panes that come and go with its text would flicker."""
 MAX_FEW_CORES = 8
-"""Up to this many cores are few: one host's."""
+"""Cores that count as few: those of one host."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ def has_room_for_logs(rows: int, height: int) -> bool:
 
 
 def reserve_rows(problem_rows: int) -> int:
-    """Return the rows to keep for the problem panel, which now takes so many."""
+    """Return the rows to keep for the problem panel, given the rows that it takes now."""
     return max(USUAL_PROBLEM_ROWS, problem_rows) if problem_rows else 0
 
 
 def get_upper_room(height: int, used: int) -> int:
-    """Return the rows for the upper half of a screen with `used` rows taken: three fifths, at least one."""
+    """Return the rows for the upper half: three fifths of the unused ones, at least one row of a table."""
     return max(FRAME_ROWS + 1, (height - used) * 3 // 5)
 
 

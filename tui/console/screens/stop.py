@@ -50,9 +50,9 @@ def _make_row(progress: StopProgress, index: int, name: str, now: float) -> Tabl
 
 
 class StopDialog(ChangeDialog):
-    """Asks whether to stop (`begin` is called for that), then shows the acknowledgements as they come.
+    """Asks whether to stop the run (`begin` is called once), then shows the workers' answers as they come.
 
-    The red button is also reached by the key that asked.
+    `x`, the key that opens the dialog, also presses its red button.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y,x", "begin", "Stop run", show=False, id="stop.begin")]

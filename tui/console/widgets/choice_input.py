@@ -43,7 +43,7 @@ class ChoiceInput(TextField):
         self.cursor_position = len(self.value)
 
     def describe_choices(self) -> str:
-        """Return the choices from the one before the shown one on, that one in brackets."""
+        """Return the choices as text, from the one before the current one; the current one is in brackets."""
         matching = self.matching
         if not matching:
             return ""

@@ -43,7 +43,7 @@ ACTION_ORDER = (
 ALL_KEYS_ACTION = "app.show_help"
 """The action whose key has the last place, however little room there is."""
 MORE = "More"
-"""What that key is called while some keys are not shown."""
+"""The label of that key while some keys are not shown."""
 
 
 class ShownKey(NamedTuple):

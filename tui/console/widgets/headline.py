@@ -71,8 +71,8 @@ class Headline(Widget):
         super().__init__(id=id)
         self._lines: tuple[tuple[Cell, ...], ...] = ()
         self._widest: dict[object, list[int]] = {}
-        """The widest that the cells of a line have been, by its place and shape: a cell that comes and goes
-        with a digit of another would flicker."""
+        """The largest widths of a line's cells so far, by the line's place and tones: a cell must not come and go
+        with a digit of another one."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class Headline(Widget):
         return tuple("  ".join(cell.text for cell in line) for line in self._lines)
 
     def show(self, lines: Sequence[Sequence[Cell]]) -> None:
-        """Take other lines."""
+        """Show these lines."""
         fresh = tuple(tuple(Cell(escape_line(cell.text), cell.tone) for cell in line if cell.text) for line in lines)
         if fresh != self._lines:
             grown = len(fresh) != len(self._lines)
@@ -101,7 +101,7 @@ class Headline(Widget):
         return fit_cells(line, widest, width)
 
     def render_line(self, y: int) -> Strip:
-        """Draw one of them, cut with … where it is too long."""
+        """Draw one line, cut with … where it is too long."""
         width, base = self.content_size.width, self.rich_style
         line = self._shown(y, width)
         segments: list[Segment] = []

@@ -120,7 +120,7 @@ class ProblemPanel(Widget):
         return max(1, len(self._lines(width)))
 
     def render_line(self, y: int) -> Strip:
-        """Draw one of them; the padding belongs to the line."""
+        """Draw one line with its padding."""
         width = self.content_size.width
         lines = self._lines(width)
         if y >= len(lines):

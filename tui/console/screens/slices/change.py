@@ -42,7 +42,7 @@ class SliceChangeDialog(ChangeDialog):
         return command_line(self.console.operator.settings, "slices", self.ACTION, self._slice.path)
 
     def gone(self) -> str:
-        """Return that the slice was deleted meanwhile; empty if it was not."""
+        """Return a sentence if the slice was deleted meanwhile; empty if it was not."""
         path, reading = self._slice.path, self.console.store.get(SLICES)
         is_listed = reading.value is None or any(slice_.path == path for slice_ in reading.value)
         return "" if is_listed or reading.problems else f"{path} is gone: it was deleted meanwhile."

@@ -71,7 +71,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
         """What the fields begin with."""
         self._taken = frozenset(taken)
         self._reading = FormReading(None, {}, ())
-        """What the fields made at the last change: to read them again would read the startup script's file again."""
+        """The fields as of the last change: each reading of them also reads the file of the startup script."""
         self._insists = False
         """Whether empty required fields are marked: after the first try to create."""
         self._is_answered = False
@@ -241,7 +241,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
 
     @on(Input.Submitted)
     def _confirm(self) -> None:
-        """Go to the button that creates the slice, or to the first field that is wrong, then create."""
+        """Create if the button has the focus; else go to the button, or to the first wrong field."""
         button = self.query_one("#create", Button)
         if button.has_focus:
             self.action_create()
@@ -262,7 +262,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
             self.leave_with(request)
 
     def _find_complete(self) -> SliceRequest | None:
-        """Return the request; where it cannot be sent, mark what is missing and go to the first such field."""
+        """Return the request; if it cannot be sent, mark the missing fields and go to the first wrong one."""
         reading = read_form(self.texts(), self._taken)
         if reading.request is not None and reading.is_complete:
             return None if self._is_refused(reading.request) else reading.request

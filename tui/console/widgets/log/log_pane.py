@@ -101,7 +101,7 @@ class LogPane(LineView):
         self._sideways, self._wrap = 0, False
         self._fitted: tuple[object, ...] = ()
         self._fits = 1
-        """How many of the last lines fit, wrapped, and for what that was worked out."""
+        """How many of the last lines fit when wrapped; `_fitted` is what this was computed for."""
         self._announced = ""
 
     def on_unmount(self) -> None:
@@ -247,7 +247,7 @@ class LogPane(LineView):
             indices = range(len(self._window))
             for index in reversed(indices) if self.follow else indices:
                 if len(rows) >= height:
-                    break  # one long line may fill the pane: the others are not worked out
+                    break  # one long line may fill the pane
                 further = self._rows_of(self._window[index], index, width)
                 rows = further + rows if self.follow else rows + further
             self._rows = rows[-height:] if self.follow else clip_rows(rows, height, width)

@@ -114,9 +114,9 @@ class CoreTableWidget(LineTable):
     ) -> None:
         """Take a newer snapshot and the workers without a connection; only lines that differ are repainted.
 
-        While what was written before is still being read, figures and states are those of then, not of now. While the
-        run is launched again (`is_launching`) none trains, and the figures are those of before. The rows
-        of `failed_worker`, the one that failed first, are marked.
+        While older lines are still being read (`reading`), figures and states are old. During another launch
+        (`is_launching`) no core trains, and the figures belong to the previous attempt. The rows of
+        `failed_worker`, the one that failed first, are marked.
         """
         state = (unseen, reading, is_launching, failed_worker)
         before = (self._unseen, self._reading, self._is_launching, self._failed_worker)
@@ -232,7 +232,7 @@ class CoreTableWidget(LineTable):
 
 
 def deviation_scale(snapshot: Snapshot) -> float:
-    """Return the deviation of a loss from the median that fills the scale: the largest one there is now."""
+    """Return the deviation of a loss from the median that fills the scale: the largest one in this snapshot."""
     losses = snapshot.loss[np.isfinite(snapshot.loss)]
     if not len(losses):
         return 1.0

@@ -123,7 +123,7 @@ class LineTable(LineView):
         self._slots: list[tuple[int, int, Callable[[str, int], str]]] = []
         """Of the columns that fit: place of their cell in a row, width, and alignment."""
 
-    # --- what a kind provides -------------------------------------------------------------------------------
+    # --- what a subclass provides ---------------------------------------------------------------------------
 
     def row_count(self) -> int:
         """Return the number of rows after the filter."""

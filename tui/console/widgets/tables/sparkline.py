@@ -16,7 +16,7 @@ NOT_FINITE = "×"
 FLAT_SPREAD = 0.02
 """A spread under this share of the largest value is drawn as flat: small noise must not look like a storm."""
 MIDDLE_SHARE = 3 / 4
-"""Of the scale upwards, what the scale downwards is, so that zero is a block of half the height."""
+"""The scale below zero as a share of the scale above it, so that zero is a block of half the height."""
 
 
 def draw_sparkline(values: npt.ArrayLike, width: int, *, high: float | None = None) -> str:
