@@ -61,7 +61,6 @@ class ConsoleContext(Protocol):
         self,
         message: str,
         *,
-        title: str = "",
         severity: SeverityLevel = "information",
         timeout: float | None = None,
     ) -> None:

@@ -112,13 +112,13 @@ class Actions:
     def _continuing_slices(self) -> str:
         """Return which creations and changes continue in the cloud."""
         ongoing = self._context.ongoing
-        creations, changes = ongoing.running_creations(), ongoing.changes.items()
+        creations = ongoing.running_creations()
         lines = [f"creation of {path}: it costs money once it is ready" for path in creations]
-        lines += [f"{change.action} of {path}" for path, change in changes]
+        lines += [f"{change.action} of {path}" for path, change in ongoing.changes.items()]
         if not lines:
             return ""
         listed = "\n  ".join(lines)
-        scripts = [ongoing.creations[path] for path in creations if ongoing.creations[path].has_script]
-        unread = "\n\nStartup scripts continue, too; their results are not read." if scripts else ""
         text = f"These continue in the cloud without this console:\n\n  {listed}\n\ntpu-tui resources shows them."
-        return text + unread
+        if any(ongoing.creations[path].has_script for path in creations):
+            text += "\n\nStartup scripts continue, too; their results are not read."
+        return text

@@ -42,12 +42,10 @@ class CreateActions:
             kind = {"zone": slice_.zone, "type": slice_.accelerator_type, "version": slice_.runtime_version}
             texts |= {name: text for name, text in kind.items() if text}
         used_paths = {existing.path for existing in context.store.get(SLICES).value or ()}
-        used_paths.update(path for name in context.ongoing.running_creations() for path in self._slice_paths(name))
+        for path in context.ongoing.running_creations():
+            used_paths.update(context.ongoing.creations[path].slice_paths)
         dialog = CreateDialog({**texts, **self._refused}, used_paths)
         context.push_screen(dialog, lambda request: self.begin(request, dialog.sent))
-
-    def _slice_paths(self, path: str) -> tuple[str, ...]:
-        return self._context.ongoing.creations[path].slice_paths
 
     def show(self, path: str) -> None:
         """Show a creation that is in progress or has failed."""

@@ -17,7 +17,7 @@ MAX_LOG_BYTES = 4 * 1024 * 1024
 
 
 @contextlib.contextmanager
-def redirect_stderr(home: Path) -> Iterator[Path]:
+def redirect_stderr(home: Path) -> Iterator[None]:
     """Send what libraries write to descriptor 2 to `console.log`; Textual still draws on the terminal.
 
     Raises OSError when the home cannot be written.
@@ -36,7 +36,7 @@ def redirect_stderr(home: Path) -> Iterator[Path]:
         os.close(log)
         sys.__stderr__ = os.fdopen(screen, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # type: ignore[misc]
         sys.stderr = handler.stream
-        yield path
+        yield
     finally:
         logging.getLogger().removeHandler(handler)
         sys.stderr = before

@@ -12,7 +12,7 @@ from tui.pod.slice_commands import explain_impossible
 from tui.settings.command_line import command_line, create_command, launch_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tui.pod.run import Run
@@ -59,6 +59,6 @@ def list_commands(
     yield "list runs", command_line(settings, "runs")
 
 
-def make_command_rows(commands: Iterator[tuple[str, str]]) -> list[TableRow]:
+def make_command_rows(commands: Iterable[tuple[str, str]]) -> list[TableRow]:
     """Return a row for each command; its key is the command."""
     return [TableRow(command, (Cell(action, "dim"), Cell(command))) for action, command in commands]

@@ -99,7 +99,7 @@ class ResourcesScreen(MainScreen):
             if chosen is not None:
                 commands.append(("delete", command_line(settings, "resources", "delete", chosen.ref)))
             commands.append(("clean up", command_line(settings, "resources", "delete", "--unused")))
-        self.console.push_screen(EquivalentsDialog(make_command_rows(iter(commands))))
+        self.console.push_screen(EquivalentsDialog(make_command_rows(commands)))
 
     @on(LineTable.RowOpened)
     def _open(self) -> None:
