@@ -16,7 +16,7 @@ from tui.logs.files.block_buffer import BlockBuffer
 from tui.logs.files.line_assembler import Stream
 from tui.logs.prefix_index import PrefixIndex
 from tui.logs.vectorized import block
-from tui.logs.vectorized.block import read_block
+from tui.logs.vectorized.block import Block
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -169,11 +169,11 @@ def test_the_block_reader_takes_plain_training_lines_and_no_others() -> None:
     buffer, stream = BlockBuffer(), Stream(None)
     buffer.add(stream, text, 0, len(text), None, 0)
     index = PrefixIndex()
-    before_known = read_block(buffer, {stream: index}, None, lambda: 5)
+    before_known = Block(buffer, {stream: index}, None, lambda: 5).read()
     (news,) = before_known.new_prefixes
     assert (before_known.sample_lines.tolist(), news.texts) == ([0], [b"10.164.0.109 [1] "])
     index.add(news.tails, news.texts, lambda _: 6)
-    found = read_block(buffer, {stream: index}, None, lambda: 5)
+    found = Block(buffer, {stream: index}, None, lambda: 5).read()
     assert found.sample_lines.tolist() == [0, 2]
     assert found.left.tolist() == [1, 3, 4, 5]
     samples = found.samples

@@ -1,4 +1,4 @@
-"""Read blocks of lines: lines that `read_block` leaves over are read one by one, and all are recorded in order."""
+"""Read blocks of lines: lines that `Block.read` leaves over are read one by one, and all are recorded in order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tui.logs.hint_search import HintFinder, hint_finder_for
 from tui.logs.prefix_index import PrefixIndex
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.state.demux_state import DemuxState
-from tui.logs.vectorized.block import BlockLines, NewPrefixes, read_block
+from tui.logs.vectorized.block import Block, BlockLines, NewPrefixes
 
 LEAST = 2048
 """Shorter blocks are read line by line, which then costs less."""
@@ -79,7 +79,7 @@ class BlockReader:
     def _read_together(self, buffer: BlockBuffer) -> None:
         """Read samples and skippable lines together, then the rest in the order of its lines."""
         state = self._state
-        block = read_block(buffer, self._prefixes, self._hint_finder, partial(state.slot_or_unnamed, None))
+        block = Block(buffer, self._prefixes, self._hint_finder, partial(state.slot_or_unnamed, None)).read()
         samples, slots, times = block.samples, block.skipped_slots, block.skipped_times
         state.queue.begin(samples, block.sample_lines)
         state.samples += len(samples)

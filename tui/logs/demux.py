@@ -98,7 +98,8 @@ class Demux:
 
     def begin_log(self, worker: int) -> None:
         """Begin another log of the worker, with offsets of its own."""
-        self._flush()
+        self._blocks.flush()
+        self.state.queue.flush()
         stream = self._stream(worker)
         stream.begin_log()
         if stream.slot is not None:
@@ -117,8 +118,8 @@ class Demux:
         """
         self._blocks.flush()
         if now is not None:
-            self._lines.expire(now)
-        self.state.flush()
+            self._matcher.expire(now)
+        self.state.queue.flush()
         self.state.counts.settle(self.state.sources)
         return build_snapshot(self.state, now, partial=partial)
 
@@ -126,10 +127,6 @@ class Demux:
         """Return how to find the workers of a saved log's lines, after the whole log was read."""
         numbers = worker_numbers(self.state.sources).tolist()
         return self._lines.line_owner(numbers, self._stream(None), xla_dist=xla_dist)
-
-    def _flush(self) -> None:
-        self._blocks.flush()
-        self.state.flush()
 
     def _stream(self, worker: int | None) -> Stream:
         stream = self._streams.get(worker)

@@ -37,25 +37,25 @@ class SavedLog:
         self,
         path: Path,
         *,
-        packing: Packing | None = None,
+        name: str,
+        packing: Packing | None,
         xla_dist: bool,
-        carried: bool = False,
-        by_place: bool = False,
-        dialects: Sequence[Dialect] = (),
-        thresholds: Mapping[str, float] | None = None,
-        copy: IO[bytes] | None = None,
-        name: str = "",
+        carried: bool,
+        by_place: bool,
+        dialects: Sequence[Dialect],
+        thresholds: Mapping[str, float],
+        copy: IO[bytes] | None,
     ) -> None:
         self.path = path
-        self.name = name or str(path)
-        """What people call it: its path, or where it was copied from."""
+        self.name = name
+        """Its name in messages: its path, or where it was copied from."""
         self.packing = packing
         self.xla_dist = xla_dist
         """Whether its beginning shows xla_dist's prefix."""
-        self.thresholds = thresholds or {}
+        self.thresholds = thresholds
         """The profile's `[thresholds]`."""
         self.problem: UsageError | None = None
-        """Why not all of the file could be read, as far as that has been tried: its end, or lines of a dialect."""
+        """Why a part of the file could not be read so far: its end, or the lines of a dialect."""
         self.staleness_error: OutOfReachError | None = None
         """Why this copy of a remote log may not be the newest."""
         self._carried = carried
@@ -120,9 +120,9 @@ class SavedLog:
                 if size < BLOCK:
                     buffer = bytearray(BLOCK)
 
-    def snapshot(self, *, history: bool = True, steps: bool = False) -> Snapshot:
+    def snapshot(self, *, steps: bool = False) -> Snapshot:
         """Return the newest state of every core in the file."""
-        return self.demux(history=history, steps=steps).snapshot()
+        return self.demux(steps=steps).snapshot()
 
     def core_rows(
         self, *, by: str = "core", reverse: bool = False, cache: Path | None = None
@@ -243,14 +243,14 @@ def open_log(
     carried = any(not PREFIX.match(line) and read_launcher_prefix(line) is not None for line in lines)
     return SavedLog(
         path,
+        name=name,
         packing=packing,
         xla_dist=_is_xla_dist(head),
         carried=carried,
         by_place=Sections.begin_with(first) or ExportReader.is_export_start(first),
         dialects=dialects,
-        thresholds=thresholds,
+        thresholds=thresholds or {},
         copy=copy or piped,
-        name=name,
     )
 
 

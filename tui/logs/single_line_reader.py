@@ -92,10 +92,6 @@ class SingleLineReader:
         self._matcher.finish(stream)
         stream.end_line()
 
-    def expire(self, now: float) -> None:
-        """Record what has waited for another line for too long."""
-        self._matcher.expire(now)
-
     def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> LineOwner:
         """Return what the lines of a saved log showed about their workers; `numbers` are those of the slots."""
         sources = zip(self._state.sources, numbers, strict=True)

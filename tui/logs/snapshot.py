@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tui.logs._compat_numpy import np, npt
+from tui.logs._compat_numpy import Bools, Floats, Ints, np, npt
 from tui.logs.core_row import (
     HAS_GLOBAL_RATE,
     HAS_LOSS,
@@ -47,6 +47,8 @@ __all__ = [
     "EpochSummary",
     "FirstNan",
     "FirstNanColumns",
+    "Floats",
+    "Ints",
     "Snapshot",
     "Spread",
     "WorkerFacts",
@@ -58,10 +60,6 @@ __all__ = [
 ]
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 class CoreState(enum.IntEnum):
@@ -85,7 +83,7 @@ class FirstNanColumns(NamedTuple):
     """The rows that these are of, ascending."""
     epoch: Ints
     step: Ints
-    time: npt.NDArray[np.float64]
+    time: Floats
     time_kind: npt.NDArray[np.uint8]
     offset: Ints
 
@@ -296,7 +294,7 @@ class Snapshot:
         """Return every row, in the snapshot's order."""
         return [self.row_at(index) for index in range(len(self))]
 
-    def order(self, by: str = "core", reverse: bool = False) -> Ints:
+    def order(self, by: str, reverse: bool) -> Ints:
         """Return the places of the rows in sorted order: ties by core; unknown and nan last both ways.
 
         Raises ValueError for a column that is not in SORT_KEYS.
@@ -311,15 +309,10 @@ class Snapshot:
         ties = np.where(self.core == UNKNOWN, np.iinfo(np.int64).max, self.core)
         return np.lexsort((ties, keys, unknown)).astype(np.int64)
 
-    def sorted(self, by: str = "core", reverse: bool = False) -> Snapshot:
+    def sorted(self, by: str, reverse: bool = False) -> Snapshot:
         """Return the snapshot with its rows in another order (see `order`)."""
         order = self.order(by, reverse)
-        return self._taken(order)
-
-    def _taken(self, indices: Ints) -> Snapshot:
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        values.update({name: frozen(values[name][indices]) for name in COLUMNS})
-        return Snapshot(**values)
+        return replace(self, **{name: frozen(getattr(self, name)[order]) for name in COLUMNS})
 
 
 COLUMNS = tuple(

@@ -9,7 +9,7 @@ from typing import Any
 
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
 from tui.logs.dialects.dialect import SUFFIXES, Role
-from tui.logs.dialects.epochs import read_cluster, read_span
+from tui.logs.dialects.facts import read_cluster, read_span
 from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
 from tui.logs.dialects.multiline import OpenHeaders, Row
 from tui.logs.dialects.rates import kind_of, number, rate_of
@@ -128,7 +128,7 @@ class Matcher:
         if trains:
             self._stage.begin_training(slot)
         else:
-            self._state.flush()
+            self._state.queue.flush()
             self._stage.begin_evaluation(slot, self._state.table.newest_of(slot))
 
     def _take_value(self, stream: Stream, line: bytes, now: float | None) -> bool:
@@ -223,7 +223,7 @@ class Matcher:
             self._state.add_sample(sample)
 
     def _test_row(self, values: Mapping[str, bytes], slot: int, now: float | None) -> None:
-        self._state.flush()
+        self._state.queue.flush()
         self._state.table.add_core(slot, int(values["core"]), _count(values.get("device")), now)
         if "accuracy" in values:
             self._state.facts["replica_accuracy"] = _number(values["accuracy"])
@@ -241,7 +241,7 @@ class Matcher:
                 figures[name] = value
             else:
                 figures[name] = float(value)
-        self._state.flush()
+        self._state.queue.flush()
         self._state.epochs.add_figures(epoch, figures)
         self._state.epochs.anchor(epoch, dialect.moment, self._state.table)
         accuracy = figures.get("accuracy")

@@ -26,6 +26,9 @@ __all__ = [
     "try_dialects",
 ]
 
+_MOST_EXAMPLES = 5
+"""Example lines in a trial."""
+
 _VALUES = ("moment", "ignored_loss", "reach", "last_only", "hints_end", "grammar")
 
 
@@ -65,8 +68,8 @@ class Trial(NamedTuple):
         return {"dialect": self.name, "matched": self.matched, "examples": examples}
 
 
-def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: int = 5) -> tuple[int, list[Trial]]:
-    """Return the number of lines, and a trial for each dialect by name, in their order, with at most `most` examples.
+def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect]) -> tuple[int, list[Trial]]:
+    """Return the number of lines, and a trial for each name of a dialect, in the order of the dialects.
 
     A profile's dialects are each tried alone; of the built-in ones the first match counts, and only for lines that
     no dialect of the profile matches, as in a log.
@@ -82,7 +85,7 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect], *, most: i
         for text in segments_of(without_escapes(line)):
             for name, values in _match_line(text, own, built_in, headers):
                 counts[name] += 1
-                if len(examples[name]) < most:
+                if len(examples[name]) < _MOST_EXAMPLES:
                     examples[name].append((text.decode("utf-8", "replace"), _shown(values)))
     return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
 

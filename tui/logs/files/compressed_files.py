@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
 import tempfile
@@ -130,11 +129,11 @@ PACKINGS = (
 )
 
 
-def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK, name: str = "") -> Iterator[bytes]:
-    """Yield the unpacked bytes of a file in blocks; packed files one after the other are one.
+def unpacked(file: IO[bytes], packing: Packing, size: int, name: str) -> Iterator[bytes]:
+    """Yield the unpacked bytes of a file in blocks of `size`; concatenated packed files are read as one.
 
-    `name` is what errors call the file.
-    Raises UsageError where the data is cut off or broken, after all that can be read has been handed out.
+    Raises UsageError, with `name` for the file, where the data is cut off or broken, after yielding all that is
+    readable.
     """
     unpacker = packing.unpacker()
     data = file.read(size)
@@ -142,7 +141,7 @@ def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK, name: str = "
         try:
             block = unpacker.decompress(data, size)
         except Exception as error:  # each library has its own errors, without a common base
-            raise _broken(name or file.name, packing, str(error)) from error
+            raise _broken(name, packing, str(error)) from error
         if block:
             yield block
         data = b""
@@ -153,7 +152,7 @@ def unpacked(file: IO[bytes], packing: Packing, size: int = BLOCK, name: str = "
             unpacker = packing.unpacker()
         elif unpacker.needs_input:
             data = file.read(size)
-    raise _broken(name or file.name, packing, "it is cut off")
+    raise _broken(name, packing, "it is cut off")
 
 
 def _broken(name: str, packing: Packing, why: str) -> UsageError:
@@ -223,8 +222,3 @@ def explain_errors(path: Path) -> Iterator[Any]:
         raise UsageError(f"no such log: {path}", why=leads, remedy=remedy) from error
     except OSError as error:
         raise UsageError(f"cannot read {path}", why=error.strerror or str(error)) from error
-
-
-def size_of(file: IO[bytes]) -> int:
-    """Return the size of an open file in bytes."""
-    return os.fstat(file.fileno()).st_size

@@ -93,11 +93,6 @@ class History:
         self._own: list[npt.NDArray[Any]] = [_room(kind, BUCKETS).reshape(-1, BUCKETS) for kind in kinds]
         """Epoch, step and time of the sample in each cell."""
 
-    @property
-    def shift(self) -> int:
-        """Return the width of a cell: 2**shift ticks of the axis."""
-        return self._grid.shift
-
     def add(
         self,
         runs: RowGroups,

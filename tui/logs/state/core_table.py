@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from tui.logs._compat_numpy import Ints, np, npt, places_of
+from tui.logs._compat_numpy import Bools, Ints, np, npt, places_of
 from tui.logs.history.grouping import RowGroups
 from tui.logs.history.history import MOST_ROWS, History
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
@@ -157,7 +157,7 @@ class CoreTable:
         if self.history is not None or not have_epochs:
             runs = RowGroups.of(rows)
             if not have_epochs:
-                self._count_wraps(runs, samples.step, samples.epoch)
+                np.add.at(columns["wraps"], runs.ordered[self._goes_back(runs, samples)], 1)
             if self.history is not None:
                 figures = samples.loss, samples.rate, samples.epoch, samples.step
                 self.history.add(runs, *figures, samples.time, samples.clocks)
@@ -208,19 +208,18 @@ class CoreTable:
     def _wraps_at(self, rows: Ints, samples: Samples) -> Ints:
         """Return how often the step of each sample's row had gone back before it."""
         runs = RowGroups.of(rows)
-        back = samples.step[runs.order] < self._steps_before(runs, samples.step)
-        back &= samples.epoch[runs.order] == UNKNOWN
+        back = self._goes_back(runs, samples)
         counted: Ints = np.cumsum(back, dtype=np.int64)
         counted -= np.repeat(counted[runs.starts] - back[runs.starts], runs.sizes)
         wraps: Ints = self.columns["wraps"][rows]
         wraps[runs.order] += counted
         return wraps
 
-    def _count_wraps(self, runs: RowGroups, steps: Ints, epochs: Ints) -> None:
-        """Count where a step goes back though no epoch is named."""
-        back = (steps[runs.order] < self._steps_before(runs, steps)) & (epochs[runs.order] == UNKNOWN)
-        if back.any():
-            np.add.at(self.columns["wraps"], runs.ordered[back], 1)
+    def _goes_back(self, runs: RowGroups, samples: Samples) -> Bools:
+        """Return which samples, grouped by row, have a smaller step than the one before and name no epoch."""
+        back: Bools = samples.step[runs.order] < self._steps_before(runs, samples.step)
+        back &= samples.epoch[runs.order] == UNKNOWN
+        return back
 
     def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
         """Note how far each epoch goes; return whether every sample has its epoch."""

@@ -80,12 +80,8 @@ class DemuxState:
         if not last <= self.last_moment:
             self.last_moment = last
 
-    def flush(self) -> None:
-        """Bring all samples read so far into the table."""
-        self.queue.flush()
-
     def restart(self) -> None:
         """Note that the job was restarted on all workers: its earlier samples are not compared with later ones."""
-        self.flush()
+        self.queue.flush()
         self.table.restart()
         self.samples_at_restart = self.table.sequence

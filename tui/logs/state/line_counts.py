@@ -1,4 +1,4 @@
-"""How many lines and samples each prefix brought, gathered by column until they are needed."""
+"""Count the lines and samples of each source, gathered as columns until they are needed."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class LineCounts:
         self._newest[: len(counts)][is_newer] = newest[is_newer]
         self._is_wall[: len(counts)][is_newer] = is_wall
 
-    def settle(self, slots: Sequence[LogSource]) -> None:
-        """Give the slots what was counted."""
+    def settle(self, sources: Sequence[LogSource]) -> None:
+        """Add what was counted to the sources, by slot, and begin again."""
         for slot in np.flatnonzero(self._lines).tolist():
             newest, is_wall = float(self._newest[slot]), bool(self._is_wall[slot])
-            slots[slot].count(int(self._lines[slot]), int(self._samples[slot]), newest, is_wall)
+            sources[slot].count(int(self._lines[slot]), int(self._samples[slot]), newest, is_wall)
         self._lines[:], self._samples[:], self._newest[:] = 0, 0, np.nan
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tui.logs._compat_numpy import np
+from tui.logs._compat_numpy import Ints, np
 from tui.logs.snapshot import UNKNOWN
 from tui.text.ranks import name_ranks
 
@@ -46,9 +46,8 @@ def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_
     return MissingCores(tuple(cores.tolist()), _owners(snapshot, len(cores), expected, workers))
 
 
-def _are_ordinals(snapshot: Snapshot, numbers: np.ndarray[tuple[int], np.dtype[np.int64]], cores: int, workers: int
-) -> bool:  # fmt: skip
-    """Return whether the stream's core numbers are a slice's, each core printing its own lines."""
+def _are_ordinals(snapshot: Snapshot, numbers: Ints, cores: int, workers: int) -> bool:
+    """Return whether the log's core numbers are the ordinals of a slice in which each core prints its own lines."""
     if len(numbers) < 2 or len(numbers) < len(snapshot) or numbers[0] == UNKNOWN or numbers[-1] >= cores:
         return False
     most = max(worker.cores for worker in snapshot.workers)

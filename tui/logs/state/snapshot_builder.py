@@ -29,6 +29,11 @@ _FEW = 2
 _ALTERNATING_DEVICES = 1
 """Two threads of one process print devices 0 and 1 for one ordinal; a higher device number is a core of its own."""
 
+_COPIED_COLUMNS = (
+    "core", "device", "step", "loss", "rate", "global_rate", "known", "time", "time_kind", "clock", "rate_kind",
+)  # fmt: skip
+"""Columns of a snapshot that are the table's own."""
+
 MISSED = 3
 """Missed lines after which a core counts as silent: some jobs print one every ten minutes."""
 
@@ -47,17 +52,14 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     cores = _cores(table, numbers, alike=are_named_alike(state.sources))
     rows, slots = cores.rows, cores.slots
     workers = numbers[slots]
-    core = table.column("core")[rows]
-    last_place = np.where(core == UNKNOWN, np.iinfo(np.int64).max, core)
-    order = np.lexsort((table.column("device")[rows], workers, last_place))
+    order = np.lexsort((table.column("device")[rows], workers, _unknown_last(table.column("core")[rows])))
     rows, slots, workers = rows[order], slots[order], workers[order]
-    columns = {name: table.column(name)[rows] for name in ("core", "device", "step", "loss", "rate", "global_rate")}
-    columns |= {name: table.column(name)[rows] for name in ("known", "time", "time_kind", "clock", "rate_kind")}
+    columns = {name: table.column(name)[rows] for name in _COPIED_COLUMNS}
     epoch, wraps = table.column("epoch")[rows], table.column("wraps")[rows]
     sampled = _sampled(state, rows)
     position = _positions(table, np.where(epoch == UNKNOWN, wraps, epoch), columns["step"])
     position[~sampled | (columns["step"] == UNKNOWN)] = np.nan
-    ended = np.array([slot.ended for slot in state.sources], bool)[slots]
+    ended = np.array([source.ended for source in state.sources], bool)[slots]
     usual = _usual(state, rows, now)
     goes_on = sampled & ~ended
     silent = _silent(state, rows, now if goes_on.any() else None, usual)
@@ -70,8 +72,9 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     slow &= sampled & (not partial)
     states = _states(sampled, columns["known"], columns["loss"], ended | _is_over(state), late | slow, silent)
     facts_of = _workers(state, numbers, workers)
-    times = [slot for slot in state.sources if np.isfinite(slot.last_seen)]
-    newest = max(times, key=lambda slot: slot.last_seen, default=None)
+    listed = [UNKNOWN if facts.worker is None else facts.worker for facts in facts_of]
+    dated = [source for source in state.sources if np.isfinite(source.last_seen)]
+    newest = max(dated, key=lambda source: source.last_seen, default=None)
     return Snapshot(
         **{name: frozen(column) for name, column in columns.items()},
         worker=frozen(workers),
@@ -82,7 +85,7 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
         behind=frozen(late),
         slow=frozen(slow),
         state=frozen(states),
-        slot=frozen(np.searchsorted(np.array([_rank(facts.worker) for facts in facts_of]), _ranks(workers))),
+        slot=frozen(np.searchsorted(_unknown_last(np.array(listed, np.int64)), _unknown_last(workers))),
         row=frozen(rows),
         workers=facts_of,
         epochs=state.epochs.summaries(),
@@ -105,23 +108,23 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
 def worker_numbers(sources: Sequence[LogSource]) -> Ints:
     """Return the number of each slot: the log's own, or counted up by address where that is ambiguous."""
     addresses: dict[int, set[str]] = {}
-    for slot in sources:
-        if slot.number is not None and slot.address is not None:
-            addresses.setdefault(slot.number, set()).add(slot.address)
+    for source in sources:
+        if source.number is not None and source.address is not None:
+            addresses.setdefault(source.number, set()).add(source.address)
     numbers = np.full(len(sources), UNKNOWN, np.int64)
     ambiguous = any(len(group) > 1 for group in addresses.values())
     ordinals: dict[str, int] = {}
-    for index, slot in enumerate(sources):
-        if slot.number is not None and not (ambiguous and slot.address is not None):
-            numbers[index] = slot.number
-        elif slot.address is not None:
-            numbers[index] = ordinals.setdefault(slot.address, len(ordinals))
+    for slot, source in enumerate(sources):
+        if source.number is not None and not (ambiguous and source.address is not None):
+            numbers[slot] = source.number
+        elif source.address is not None:
+            numbers[slot] = ordinals.setdefault(source.address, len(ordinals))
     return numbers
 
 
 def are_named_alike(sources: Sequence[LogSource]) -> bool:
     """Return whether several hosts, which only their addresses distinguish, all bear one number."""
-    hosts = {(slot.number, slot.address) for slot in sources if slot.number is not None and slot.address is not None}
+    hosts = {(each.number, each.address) for each in sources if each.number is not None and each.address is not None}
     return len(hosts) > 1 and len({number for number, _address in hosts}) == 1
 
 
@@ -290,31 +293,27 @@ def _states(
     return state
 
 
-def _rank(worker: int | None) -> int:
-    return int(np.iinfo(np.int64).max) if worker is None else worker
-
-
-def _ranks(workers: Ints) -> Ints:
-    """Return worker numbers for sorting: the unknown one last."""
-    return np.where(workers == UNKNOWN, np.iinfo(np.int64).max, workers)
+def _unknown_last(numbers: Ints) -> Ints:
+    """Return numbers of cores or workers for sorting: unknown ones last."""
+    return np.where(numbers == UNKNOWN, np.iinfo(np.int64).max, numbers)
 
 
 def _workers(state: DemuxState, numbers: Ints, workers: Ints) -> tuple[WorkerFacts, ...]:
     """Return every worker with a number, ascending; a nameless one last, only when rows live on it."""
-    slots: dict[int, list[LogSource]] = {}
-    for index, slot in enumerate(state.sources):
-        slots.setdefault(int(numbers[index]), []).append(slot)
+    sources: dict[int, list[LogSource]] = {}
+    for number, source in zip(numbers.tolist(), state.sources, strict=True):
+        sources.setdefault(number, []).append(source)
     cores = Counter(workers.tolist())
-    named = sorted(number for number in slots if number != UNKNOWN)
+    named = sorted(number for number in sources if number != UNKNOWN)
     return tuple(
         WorkerFacts(
             worker=None if number == UNKNOWN else number,
-            address=next((slot.address for slot in slots[number] if slot.address is not None), None),
-            lines=sum(slot.lines for slot in slots[number]),
-            samples=sum(slot.samples for slot in slots[number]),
-            cores=cores.get(number, 0),
-            last_seen=max((slot.last_seen for slot in slots[number] if np.isfinite(slot.last_seen)), default=None),
-            ended=all(slot.ended for slot in slots[number]),
+            address=next((each.address for each in sources[number] if each.address is not None), None),
+            lines=sum(each.lines for each in sources[number]),
+            samples=sum(each.samples for each in sources[number]),
+            cores=cores[number],
+            last_seen=max((each.last_seen for each in sources[number] if np.isfinite(each.last_seen)), default=None),
+            ended=all(each.ended for each in sources[number]),
         )
         for number in named + ([UNKNOWN] if UNKNOWN in cores else [])
     )

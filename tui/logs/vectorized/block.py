@@ -72,22 +72,12 @@ class BlockLines(NamedTuple):
     """Prefixes that some lines were left over for: they are skipped or samples once these are known."""
 
 
-def read_block(
-    buffer: BlockBuffer,
-    prefixes: Mapping[Stream, PrefixIndex],
-    finder: HintFinder | None,
-    unnamed_slot: Callable[[], int],
-) -> BlockLines:
-    """Read the lines gathered in a buffer.
+class Block:
+    """The lines gathered in a buffer, with the streams that they came from.
 
-    `prefixes` are the known ones of each stream; `finder` finds lines that a dialect could match (None: all could be
-    matched); `unnamed_slot` returns the slot of lines that name no worker.
+    `prefixes` are the known ones of each stream; `finder` finds lines that a dialect could match (None: any line
+    could); `unnamed_slot` returns the slot of lines that name no worker.
     """
-    return _Block(buffer, prefixes, finder, unnamed_slot).read()
-
-
-class _Block:
-    """The lines of one block, and the parts of streams that they came in."""
 
     def __init__(
         self,
@@ -111,7 +101,7 @@ class _Block:
         self._new_prefixes: list[NewPrefixes] = []
 
     def read(self) -> BlockLines:
-        """Read the block."""
+        """Read all lines of the block."""
         begins, ends = self._scanner.lines()
         training = self._scanner.training_lines(begins, ends)
         remaining = np.ones(len(ends), bool)

@@ -1,4 +1,4 @@
-"""Parse time spans, and the cluster that xla_dist prints."""
+"""Parse facts that jobs and xla_dist print: time spans and the cluster."""
 
 from __future__ import annotations
 
