@@ -180,11 +180,11 @@ class SavedLog:
         return (SavedLine(line.worker, line.offset, line.time, line.data.removesuffix(b"\n")) for line in picked)
 
     def _all_lines(self, cache: Path | None) -> Iterator[SavedLine]:
-        listener = self._owners(cache).reader()
+        reader = self._owners(cache).reader()
         cutter = Cutter()
         for data in self.blocks():
-            yield from (SavedLine(*_placed(listener, offset, line)) for offset, line in cutter.cut(data))
-        yield from (SavedLine(*_placed(listener, offset, line)) for offset, line in cutter.rest())
+            yield from (SavedLine(*_attributed(reader, offset, line)) for offset, line in cutter.cut(data))
+        yield from (SavedLine(*_attributed(reader, offset, line)) for offset, line in cutter.rest())
 
     def picked(
         self, choice: Choice, *, tail: int | None = None, cache: Path | None = None, numbered: bool = False
@@ -216,8 +216,8 @@ class SavedLog:
             return min(self.path.stat().st_mtime, time.time())
 
 
-def _placed(listener: LineOwnerReader, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:
-    number, moment = listener.read(line)
+def _attributed(reader: LineOwnerReader, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:
+    number, moment = reader.read(line)
     return number, offset, moment, line
 
 

@@ -200,16 +200,16 @@ class SingleLineReader:
 
     def _strip_prefix(self, stream: Stream, text: bytes) -> tuple[int, bytes | None]:
         """Attribute the line by what another tool put before it; return its length, and a JSON entry's text."""
-        carrier = read_launcher_prefix(text, stream.labels)
-        if carrier is None:
+        launcher = read_launcher_prefix(text, stream.labels)
+        if launcher is None:
             return 0, None
         stream.is_carried = True
         label = label_of(text)
         if label is not None and len(stream.labels) < MOST_SOURCES:
             stream.labels.add(label)
-        if stream.line_slot is None and (carrier.number is not None or carrier.address is not None):
-            stream.line_slot = self._state.slot_for(carrier.number, carrier.address)
-        return carrier.length, carrier.message
+        if stream.line_slot is None and (launcher.number is not None or launcher.address is not None):
+            stream.line_slot = self._state.slot_for(launcher.number, launcher.address)
+        return launcher.length, launcher.message
 
     def _apply_section(self, stream: Stream, sections: Sections, text: bytes) -> None:
         """Attribute the line to the host of its section; a section's header belongs to none."""

@@ -14,16 +14,16 @@ from tui.errors import UsageError
 from tui.logs.attribution.xla_dist_prefix import read_moment
 
 MOST_LINES = 1024
-"""Lines that an entry can have; longer ones are read as plain lines."""
+"""Most lines of an entry; the lines of a longer one are read as plain lines."""
 
 LONGEST_ENTRY = 256 * 1024
-"""Bytes of an entry that is put together."""
+"""Most bytes of an entry; the lines of a longer one are read as plain lines."""
 
 MOST_OTHERS = 1024
-"""Lines in a row that belong to no entry, after which a log is no export."""
+"""Consecutive lines outside entries after which a log counts as no export."""
 
 MOST_HELD = 32 * 1024 * 1024
-"""Bytes of text held where the newest entry comes first, so that the oldest can be read first."""
+"""Most bytes of entries held to be reversed, where the export begins with the newest."""
 
 _TEXTS = ("text_payload", "message", "msg", "log")
 _HOSTS = ("pod_name", "resource_name", "node_id", "instance_name", "hostname", "instance_id")
@@ -48,17 +48,17 @@ class ExportEntry(NamedTuple):
     number: int | None
     address: str | None
     moment: float | None
-    """Its date and time, in seconds as if it were UTC."""
+    """The date and time of the entry, in seconds as if UTC."""
     text: bytes
     offset: int = -1
     """Where its first line begins in the export, in bytes; -1 unknown."""
 
 
 class _Format(Protocol):
-    """Puts the lines of one entry together."""
+    """Recognises and parses the lines of one entry."""
 
     def begins(self, line: bytes) -> bool:
-        """Return whether an entry begins with a line, when none is open."""
+        """Return whether a line outside entries begins one."""
         ...
 
     def ends(self, lines: Sequence[bytes]) -> bool:
@@ -71,7 +71,7 @@ class _Format(Protocol):
 
 
 class _Json:
-    """Indented objects, in an array or one after the other."""
+    """Indented objects, in an array or on their own."""
 
     def begins(self, line: bytes) -> bool:
         return line.strip() == b"{"
@@ -102,7 +102,7 @@ class _Yaml:
             return None
         text = b"\n".join(line for line in lines if line.rstrip() != _RULE).decode("utf-8", "replace")
         try:
-            # All scalars stay text, and no tag makes an object.
+            # A base loader leaves scalars as text and builds no objects from tags.
             return _fields_of(yaml.load(text, getattr(yaml, "CBaseLoader", yaml.BaseLoader)))
         except (yaml.YAMLError, ValueError, RecursionError):
             return None
@@ -159,7 +159,7 @@ class _Csv:
 
 
 class ExportReader:
-    """Puts lines of an export together to entries, in its order."""
+    """Assembles the lines of an export into entries, in the order of the export."""
 
     def __init__(self, first: bytes) -> None:
         self._header: bytes | None = None
@@ -174,7 +174,7 @@ class ExportReader:
         self._size = 0
         self._others = 0
         self.started = 0
-        """Entries started so far, real or not; the line added last belongs to the newest."""
+        """Entries begun so far, real ones or not; the last line added belongs to the newest."""
 
     @staticmethod
     def is_export_start(line: bytes) -> bool:
@@ -187,13 +187,13 @@ class ExportReader:
         return self._others > MOST_OTHERS and not self._lines and not self._part
 
     def hold_part(self, part: bytes) -> None:
-        """Hold the beginning of a line, whose rest will be added."""
+        """Hold the beginning of a line until `add_line` adds its rest."""
         self._part = (self._part + part)[-LONGEST_ENTRY:]
 
     def add_line(self, line: bytes, offset: int = -1) -> Iterator[bytes | tuple[int, ExportEntry]]:
-        """Add a line; yield what it completes: an entry with its place (from 0), or lines that belong to none.
+        """Add a line; yield the entry that it completes, with its index, or lines that belong to no entry.
 
-        `offset` says where the line begins, in bytes, or where its rest begins if a part of it is held.
+        `offset` says where the line begins, in bytes, or where its rest begins if its beginning is held.
         """
         offset = offset - len(self._part) if offset >= 0 else offset
         line, self._part = self._part + line, b""
@@ -211,14 +211,14 @@ class ExportReader:
         if self._format.ends(self._lines):
             yield from self._finish_entry()
             if line.rstrip() == _RULE:
-                # What ends a document begins the next.
+                # The rule that ends a document begins the next one.
                 self.started += 1
                 self._lines, self._size, self._offset = [line], len(line), offset
         elif len(self._lines) > MOST_LINES or self._size > LONGEST_ENTRY:
             yield from self._give_up()
 
     def finish(self) -> Iterator[bytes | tuple[int, ExportEntry]]:
-        """Yield what is left at the log's end."""
+        """Yield what is held at the end of the log."""
         if self._part:
             yield from self.add_line(b"")
         if self._lines:
@@ -249,7 +249,7 @@ class Chronology:
         self._size = 0
 
     def add_entry(self, place: int, entry: ExportEntry) -> list[tuple[int, ExportEntry]]:
-        """Add an entry and return those whose turn has come; none while older ones may follow."""
+        """Add an entry and return those that no older entry can precede."""
         moment, newest = entry.moment, self._newest
         if moment is not None:
             if self._is_backwards is None and newest is not None and moment != newest:
@@ -260,7 +260,7 @@ class Chronology:
         return self.finish() if self._is_backwards is False or self._size > MOST_HELD else []
 
     def finish(self) -> list[tuple[int, ExportEntry]]:
-        """Return all that are left."""
+        """Return all entries that are held, the oldest first."""
         entries, self._held, self._size = self._held, [], 0
         return entries[::-1] if self._is_backwards else entries
 
@@ -284,7 +284,7 @@ def _moment(text: str) -> float | None:
 
 
 def _fields_of(document: Any) -> dict[str, str]:
-    """Return the fields of an entry by their plain names; a payload without a number in its text becomes the text.
+    """Return the fields of an entry by their plain names; a payload whose text has no digit becomes the text itself.
 
     Raises ValueError for a payload that contains itself, or repeats others until it is longer than any entry.
     """
@@ -298,7 +298,7 @@ def _fields_of(document: Any) -> dict[str, str]:
 
 
 def _encode(payload: Mapping[str, Any]) -> str:
-    """Return a payload as JSON, piece by piece: aliases of YAML could repeat a part a billion times."""
+    """Return a payload as JSON. Raises ValueError for a huge one: YAML aliases can repeat a part a billion times."""
     pieces: list[str] = []
     size = 0
     for piece in json.JSONEncoder().iterencode(payload):
@@ -320,7 +320,7 @@ def _add_fields(document: Any, fields: dict[str, str], visited: set[int], depth:
             fields.setdefault(_name_of(str(name)), str(value))
         else:
             inner.append((str(name), value))
-    # The payload last: a program's own fields do not name its machine.
+    # The payload comes last: a program's own fields do not name its machine.
     for _, value in sorted(inner, key=lambda item: item[0] == "jsonPayload"):
         _add_fields(value, fields, visited, depth - 1)
 

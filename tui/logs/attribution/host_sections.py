@@ -1,14 +1,14 @@
-"""Logs in sections, one after the other for each host: what `pssh -i`, `clush -b`, `tail -F` and others print."""
+"""Read logs with one section for each host, as `pssh -i`, `clush -b`, `tail -F` and others print them."""
 
 from __future__ import annotations
 
 import re
 
 _PSSH = re.compile(rb"\[\d{1,6}\] \d\d:\d\d:\d\d \[(?:SUCCESS|FAILURE)\] (?P<host>[\w.-]{1,100})(?= |$)")
-"""parallel-ssh's `pssh -i`: a count, the time, how it ended, the host; its output follows."""
+"""parallel-ssh's `pssh -i`: a count, the time, the result and the host, before its output."""
 
 _TAIL = re.compile(rb"==> (?P<host>[\w./~+=:@-]{1,200}) <==\s*$")
-"""`tail` of several files, to which it comes back as they grow."""
+"""`tail` of several files: a file has another section each time that it grows."""
 
 _ANSIBLE = re.compile(rb"(?P<host>[\w.-]{1,100}) \| (?:CHANGED|SUCCESS|FAILED) \| rc=-?\d{1,5} >>\s*$")
 """A command that ansible ran on each host."""
@@ -34,7 +34,7 @@ class Sections:
         return _header(line) is not None or _RULE.fullmatch(line) is not None
 
     def take(self, line: bytes) -> bool:
-        """Read the next line; return whether it is part of a header, as far as the lines before it show."""
+        """Read the next line; return whether it is part of a header, judging by the lines before it."""
         rule, hosts = self._before
         self._before = (hosts, line)
         match = _header(line)

@@ -1,4 +1,4 @@
-"""Read the prefixes of tools that pass on lines, and the worker or host that they name."""
+"""Read the prefixes that launchers put before the lines of a job, and the worker or host that they name."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LABEL = re.compile(
     rb"|(?P<tag>(?=[^\t\n]{0,100}\d)[\w-][\w.-]{0,100})\t"
     rb"|\[(?P<blank>(?=[^\]\n]{0,100}[a-z.])[\w.-]{0,100}\d[\w.-]{0,100})\] {1,2}|\[\d{1,9},(?P<rank>\d{1,5})\]:? ?"
 )
-"""Labels that count only once they have been seen before a sample."""
+"""Labels that are trusted only after they have been seen right before a sample."""
 
 _LOG_HEAD = (
     rb"(?:[IWE]\d{4} \d\d:\d\d:\d\d\.\d{1,6}[^\n\]]{0,120}\] |\[?[\w-]{0,40}\]? ?\d{4}-\d\d-\d\d[^\n|{]{0,160}?)?"
@@ -91,7 +91,7 @@ LABELLED_SAMPLE = re.compile(
     rb"(?!\d{4}-\d\d-\d\d|(?i:train(?:ing)?|(?:val|eval|test|best|dev)[a-z]{0,8})(?:: ?| {1,40}\| ))(?:"
     + _LABEL.pattern + rb")" + _INNER + _SAMPLE
 )  # fmt: skip
-"""A label right before a sample: from there on such labels count."""
+"""A label right before a sample: from then on this label is trusted."""
 
 SURE_AND_LABEL = (_SURE, _LABEL, _JSON)
 """Every form of a label."""
@@ -101,25 +101,25 @@ _HOSTS = ("sky_ip", "ray_ip", "pssh", "pod", "journal", "vertex")
 _LABELS = ("task", "host", "service", "stern", "tag", "blank", "rank")
 
 _MOST_NESTED = 3
-"""Labels before one line: SkyPilot's before torchrun's before Python's own."""
+"""Most labels before one line: SkyPilot's, torchrun's and Python's."""
 
 
 class LauncherPrefix(NamedTuple):
     """The label before a line; number and address are None where it names neither. `length` in bytes."""
 
     number: int | None
-    """A rank, or a task's number."""
+    """A rank or task number."""
     address: str | None
-    """An address, or a host's name."""
+    """An address or host name."""
     length: int
     message: bytes | None = None
-    """The text behind it, where that is a JSON string: without its escapes, perhaps of several lines."""
+    """The text after the label if it is a JSON string: unescaped, perhaps of several lines."""
 
 
 def read_launcher_prefix(line: bytes, labels: Container[bytes] = ()) -> LauncherPrefix | None:
-    """Return the labels at a line's beginning; `labels` are hosts and tasks that have stood before samples.
+    """Return the labels at a line's beginning; `labels` are the hosts and tasks that were seen before samples.
 
-    Tools pass on what other tools have labelled: the first label that names a worker holds.
+    Launchers nest, and each adds its label: the first label that names a worker decides.
     """
     prefix: LauncherPrefix | None = None
     length = 0
@@ -170,7 +170,7 @@ def _entry(line: bytes) -> LauncherPrefix | None:
     address = None if pod is None else pod["pod"].decode()
     string = _JSON_STRING.match(line, match.end())
     if string is None or not _HAS_DIGITS.search(string[0]):
-        # A structured logger's figures are in other fields.
+        # Structured loggers have their figures in other fields.
         return LauncherPrefix(number, address, 0)
     return LauncherPrefix(number, address, match.end(), _unescaped(string[0]))
 
@@ -190,7 +190,7 @@ def _label_in(match: re.Match[bytes]) -> bytes:
 
 
 def label_of(line: bytes) -> bytes | None:
-    """Return the host or task that a labelled sample teaches."""
+    """Return the label of a labelled sample, a host or a task; None for any other line."""
     if LABELLED_SAMPLE.match(line) is None:
         return None
     match = _LABEL.match(line)

@@ -1,4 +1,4 @@
-"""Find the worker and the time of lines in a log of several workers: by xla_dist's prefix, or other tools' marks."""
+"""Find the worker and the time of lines in a log of several workers: by the prefix of xla_dist or of other tools."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class LineOwner(NamedTuple):
     carried: bool = False
     """Whether tools other than xla_dist have put labels before lines."""
     sectioned: bool = False
-    """Whether the log is in sections, one after the other for each host: the section of a line names its worker."""
+    """Whether the log has one section for each host, whose header names the worker."""
     entries: Sequence[int | None] | None = None
-    """Of an export the worker of each entry, by its place there."""
+    """The worker of each entry of an export, in the order of the export; None: the log is no export."""
     written: float | None = None
     """When the log was last written to (Unix time), which gives the year of dates without one.
 
-    None: no other dates than xla_dist's are looked for.
+    None: only xla_dist's dates are read.
     """
 
     @property
     def is_by_place(self) -> bool:
-        """Return whether attribution depends on a line's place, so that the log must be read from its start."""
+        """Return whether a line's worker depends on earlier lines, so that the log must be read from its start."""
         return self.sectioned or self.entries is not None
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """Return the worker of a line (None: unknown) and the line's own date and time (None: it has none)."""
+        """Return the worker of a line (None: unknown) and the date and time in the line (None: without one)."""
         prefix = read_prefix(line, self.xla_dist)
         if prefix is not None:
             key = (prefix.number, prefix.address)
@@ -47,33 +47,33 @@ class LineOwner(NamedTuple):
             return None if prefix.own else self.numbers.get(key, prefix.number), moment
         plain = without_escapes(line)
         moment = self._when(plain)
-        carrier = read_launcher_prefix(plain, self.labels) if self.carried else None
-        if carrier is None:
+        launcher = read_launcher_prefix(plain, self.labels) if self.carried else None
+        if launcher is None:
             return None, moment
         if moment is None:
-            moment = self._when(plain[carrier.length :] if carrier.message is None else carrier.message)
-        return self.numbers.get((carrier.number, carrier.address), carrier.number), moment
+            moment = self._when(plain[launcher.length :] if launcher.message is None else launcher.message)
+        return self.numbers.get((launcher.number, launcher.address), launcher.number), moment
 
     def _when(self, line: bytes) -> float | None:
         return None if self.written is None else read_when(line, self.written)
 
     def reader(self) -> LineOwnerReader:
-        """Return a reader of the log's lines, one after the other from its beginning."""
+        """Return a reader of all lines of the log, in their order."""
         if self.entries is not None:
-            return _ExportListener(self, self.entries)
-        return _SectionListener(self) if self.sectioned else self
+            return _OwnersOfEntries(self, self.entries)
+        return _OwnersOfSections(self) if self.sectioned else self
 
 
 class LineOwnerReader(Protocol):
-    """Returns the worker and the time of each line, as `LineOwner.read` does."""
+    """Returns the worker and the time of each line, as `LineOwner` does."""
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
-        """Return the worker of a line, and its own date and time; None for what is not known."""
+        """See `LineOwner.read`."""
         ...
 
 
-class _SectionListener:
-    """Reads lines of a log in sections: where no prefix or label names a worker, the header before them does."""
+class _OwnersOfSections:
+    """Reads lines of a log in sections: where no prefix or label names a worker, the section's header does."""
 
     def __init__(self, owners: LineOwner) -> None:
         self._owners = owners
@@ -91,7 +91,7 @@ class _SectionListener:
         return self._owners.numbers.get((None, host)), moment
 
 
-class _ExportListener:
+class _OwnersOfEntries:
     """Reads lines of an export: each belongs to the worker of its entry."""
 
     def __init__(self, owners: LineOwner, entries: Sequence[int | None]) -> None:

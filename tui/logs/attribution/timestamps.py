@@ -1,4 +1,4 @@
-"""Read when a line was written: from the date that loggers put before their message, or from a field of JSON."""
+"""Read when a line was written: from the date before a logger's message, or from a field of a JSON line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LEVEL = (
     rb"(?:(?i:debug|info|notice|warn(?:ing)?|error|critical|fatal|trace|severe)|[A-Z])"
     rb"(?:\]|[ :|,-])[\s:|\[(-]{0,6}"
 )
-"""A logger's level; all of one letter too, as SkyPilot prints them."""
+"""A logger's level, or its first letter, as SkyPilot prints it."""
 
 _PLAIN = re.compile(rb"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[ T]" + _CLOCK + _OFFSET)
-"""The most common form of the next, at a third of its cost."""
+"""The most common dates of `_WITH_YEAR`, at a third of the cost."""
 
 _WITH_YEAR = re.compile(
     rb"[\s\[(<|]{0,4}(?:" + _LEVEL + rb")?"
@@ -27,44 +27,44 @@ _WITH_YEAR = re.compile(
     rb"|(?P<us_month>\d\d)/(?P<us_day>\d\d)/(?P<us_year>\d{4}),? {1,2})"
     + _CLOCK + rb"(?: (?P<half>[AP])M\b)?" + _OFFSET
 )  # fmt: skip
-"""ISO 8601, Python's logging, and the order of months that Hugging Face's examples have."""
+"""ISO 8601, Python's logging, and the US dates of Hugging Face's examples."""
 
 _GLOG = re.compile(rb"[IWEFD](?P<year>\d{4})?(?P<month>\d\d)(?P<day>\d\d) {1,2}" + _CLOCK)
-"""glog's and absl's: the level's letter, month and day, always with a fraction; newer ones have the year too."""
+"""glog's and absl's dates: the level's letter, month and day, always with a fraction; newer versions add the year."""
 
 _MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
 _NAMED = re.compile(
     rb"[\s\[(<|]{0,4}(?:[A-Z][a-z]{2},? {1,2})?(?P<name>" + b"|".join(_MONTHS) + rb") {1,2}(?P<day>\d{1,2}) {1,2}"
     + _CLOCK + rb"(?: (?P<year>\d{4})\b)?"
 )  # fmt: skip
-"""syslog's and journalctl's, and C's `ctime`."""
+"""The dates of syslog, journalctl and C's `ctime`."""
 
 _SHORT = re.compile(rb"(?:\[|" + _LEVEL + rb")(?P<month>\d\d)[/-]?(?P<day>\d\d) {1,2}" + _CLOCK)
-"""Month and day behind a level or a bracket: vLLM, SkyPilot, detectron2, tensorpack."""
+"""Month and day after a level or a bracket: vLLM, SkyPilot, detectron2, tensorpack."""
 
 _FORMS = (_PLAIN, _WITH_YEAR, _GLOG, _NAMED, _SHORT)
 
 _FIELDS = ("timestamp", "@timestamp", "time", "ts", "asctime", "datetime", "date", "_timestamp", "created")
-"""Fields of a line of JSON that hold the time when it was written, the clearest first."""
+"""Fields of a JSON line that hold the time when it was written, the clearest first."""
 _NAMES_A_TIME = re.compile(rb'"(?:' + "|".join(_FIELDS).encode() + rb')" ?:')
 _LONGEST_JSON = 256 * 1024
-"""Bytes of a line that is read as JSON."""
+"""Most bytes of a line that is parsed as JSON."""
 
 _ERA = (1e9, 5e9)
-"""Seconds between which a number is a date (2001 to 2128), and no duration."""
+"""A number of seconds in this range is a date (2001 to 2128), not a duration."""
 _SCALES = (1.0, 1e3, 1e6, 1e9)
 """Divisors of numbers that are seconds, ms, µs or ns since 1970."""
 
 _LONG_AGO = 5
-"""Years back in which a day without its year is looked for: one of them has a 29th of February."""
+"""Years that are tried for a date without one, so that a 29th of February is found."""
 _CLOCKS_APART = timedelta(days=1)
 """How far a log's clock may be ahead of this machine's."""
 
 
 def read_when(line: bytes, written: float | None = None) -> float | None:
-    """Return the date and time of a line, in seconds as if UTC where it has no offset; None: it has none.
+    """Return the date and time of a line in seconds, as if UTC if it has no offset; None if the line has no date.
 
-    A day without its year is the last such day before `written`, when the log was last written to (Unix time).
+    A date without a year is the last such day before `written`, when the log was last written to (Unix time).
     """
     if line.startswith((b"{", b" {")):
         return _in_json(line)
@@ -76,7 +76,7 @@ def read_when(line: bytes, written: float | None = None) -> float | None:
 
 
 def _moment_of(form: int, match: re.Match[bytes], written: float | None) -> float | None:
-    """Return the moment of a date (cached: many lines have the same second)."""
+    """Return the moment of a date (its second is cached, because many lines share it)."""
     start, end = match.span("fraction")
     if start < 0:
         return None if match.re is _GLOG else _second_of(form, match[0], written)
@@ -103,7 +103,7 @@ def _second_of(form: int, text: bytes, written: float | None) -> float | None:
 def _day_of(
     year: bytes | None, month: int, day: int, clock: tuple[int, int, int], written: float | None
 ) -> datetime | None:
-    """Return the day; without a year the last one before the log was written; None: there is no such day."""
+    """Return the moment of a date, without a year the last before the log was written; None if it does not exist."""
     if year is not None:
         return _moment(int(year), month, day, clock)
     if written is None:
@@ -140,7 +140,7 @@ def _in_json(line: bytes) -> float | None:
 
 def _of_field(value: Any) -> float | None:
     if isinstance(value, dict):
-        # As Google's structured logs have it.
+        # Google's structured logs.
         return _of_number(value.get("seconds"), value.get("nanos", 0))
     if isinstance(value, str):
         moment = read_when(value.encode("utf-8", "replace")) if value[:1] != "{" else None

@@ -19,17 +19,17 @@ PREFIX = re.compile(
 nor number. Source: PyTorch/XLA, `torch_xla/distributed/xla_dist.py` (releases up to 2.0)."""
 
 NUMBER_ONLY = re.compile(rb"\[(?P<number>\d{1,5})\] ")
-"""The shortest form, to be trusted only in a stream that is known to be xla_dist's."""
+"""The shortest form, which is trusted only in a stream that is known to be xla_dist's."""
 
 NUMBERED_SAMPLE = re.compile(rb"\[\d{1,5}\] \|{1,2} (?:Training|Test) Device=xla:")
-"""A short prefix right before PyTorch/XLA's own line: the stream is xla_dist's."""
+"""A short prefix right before a line of PyTorch/XLA's: the stream is xla_dist's."""
 
 
 class Prefix(NamedTuple):
-    """The prefix of a line; `own` for xla_dist's own lines, `length` in bytes."""
+    """The prefix of a line; `own` marks xla_dist's own lines, `length` is in bytes."""
 
     moment: float | None
-    """The log's own date and time, in seconds as if it were UTC."""
+    """The date and time of the prefix, in seconds as if UTC."""
     address: str | None
     number: int | None
     own: bool
@@ -37,7 +37,7 @@ class Prefix(NamedTuple):
 
 
 def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None:
-    """Return the prefix at a place in a line; `xla_dist`: the stream is already known to be xla_dist's."""
+    """Return the prefix at a position of a line; `xla_dist` if the stream is already known to be xla_dist's."""
     match = PREFIX.match(line, position)
     if match is not None:
         own = match["own"] is not None
@@ -56,7 +56,7 @@ def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None
 
 @lru_cache(maxsize=4096)
 def read_moment(text: bytes) -> float | None:
-    """Return the seconds of `2020-08-06 02:38:57`, as if it were UTC; None when there is no such day."""
+    """Return the seconds of `2020-08-06 02:38:57`, as if UTC; None if there is no such day."""
     try:
         moment = datetime.fromisoformat(text.decode("ascii"))
     except ValueError:
@@ -66,7 +66,7 @@ def read_moment(text: bytes) -> float | None:
 
 @lru_cache(maxsize=4096)
 def read_dated_clock(text: bytes) -> float | None:
-    """Return the seconds of `Wed Dec  4 01:41:29 2019`, as if it were UTC; None for anything else."""
+    """Return the seconds of `Wed Dec  4 01:41:29 2019`, as if UTC; None for any other text."""
     try:
         moment = datetime.strptime(text.decode("ascii"), "%a %b %d %H:%M:%S %Y")
     except ValueError:
@@ -76,7 +76,7 @@ def read_dated_clock(text: bytes) -> float | None:
 
 @lru_cache(maxsize=4096)
 def moment_before_text(text: bytes) -> float | None:
-    """Return the moment that a line begins with; NaN where there is no such day, None where it is no moment."""
+    """Parse the first bytes of a line as a moment; NaN if there is no such day, None if they are no moment."""
     if not _BEGINNING.fullmatch(text):
         return None
     moment = read_moment(text[:-1])

@@ -133,10 +133,10 @@ def _own_text(line: bytes) -> bytes:
     prefix = read_prefix(line, False)
     if prefix is not None:
         return line[prefix.length :]
-    carrier = read_launcher_prefix(line)
-    if carrier is None:
+    launcher = read_launcher_prefix(line)
+    if launcher is None:
         return line
-    return line[carrier.length :] if carrier.message is None else without_escapes(carrier.message)
+    return line[launcher.length :] if launcher.message is None else without_escapes(launcher.message)
 
 
 _HELPING_GROUPS = ("q", "v", "total", "led", *PACE_GROUPS)

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from tui.logs.files.line_assembler import Bytes, Stream
 
 BLOCK = 2 * 1024 * 1024
-"""Bytes read together: many, since each call of numpy has its price; few enough to stay in the caches."""
+"""Bytes read together: enough to amortise numpy's cost per call, but few enough to stay in the CPU's caches."""
 
 PAD = 192
-"""Blank bytes before and after a block, so that no gathering leaves it: no plain line's own text is longer."""
+"""Blank bytes before and after a block, so that gathering around a line never leaves it; no plain line is longer."""
 
 
 @dataclass(slots=True)
 class Part:
-    """Whole lines of one stream within a block: where they end in it, and when they came."""
+    """Whole lines of one stream within a block: where they begin and end in it, and when they arrived."""
 
     stream: Stream
     start: int
@@ -26,12 +26,12 @@ class Part:
     """Where they begin in the stream's log, in bytes."""
 
     def offset_of(self, place: int) -> int:
-        """Return where a place of the block is in the stream's log."""
+        """Return the offset in the stream's log of a position in the block."""
         return self.offset + place - self.start
 
 
 class BlockBuffer:
-    """A block's bytes and the parts that they came in. Its memory is used again for the next block."""
+    """The bytes of a block and its parts. The memory is reused for the next block."""
 
     def __init__(self) -> None:
         self.room = BLOCK
@@ -41,7 +41,7 @@ class BlockBuffer:
         self.parts: list[Part] = []
 
     def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
-        """Copy whole lines, which begin at an offset of the stream's log, to the block's end."""
+        """Append a copy of whole lines, which begin at `offset` in the stream's log."""
         at, after = PAD + self.size, self.size + end - start
         self.view[at : at + end - start] = memoryview(data)[start:end]
         last = self.parts[-1] if self.parts else None
@@ -52,11 +52,11 @@ class BlockBuffer:
         self.size = after
 
     def text(self, start: int, end: int) -> bytes:
-        """Return the bytes between two places of the block."""
+        """Return the bytes between two positions of the block."""
         return self.view[PAD + start : PAD + end].tobytes()
 
     def part_at(self, place: int) -> Part:
-        """Return the part that a place of the block is in."""
+        """Return the part that a position of the block is in."""
         return self.parts[bisect_right(self.parts, place, key=lambda part: part.end)]
 
     def clear(self) -> None:

@@ -16,16 +16,16 @@ BLOCK = 256 * 1024
 """Bytes read, or unpacked, at once."""
 
 HEAD = 64 * 1024
-"""Bytes of a file's beginning by which its kind is recognised."""
+"""Bytes of a file's beginning from which its format is recognised."""
 
 STDIN = Path("/dev/stdin")
 """The path that reads standard input."""
 
 _MOST_STRANGE = 0.3
-"""Share of bytes that no text has (controls, invalid UTF-8) above which a file counts as binary."""
+"""Share of controls and invalid UTF-8 above which a file counts as binary."""
 
 _CONTROLS = bytes({*range(0x20)} - {*b"\t\n\r\x0b\x0c\x1b\x08\x07"})
-"""Control characters that no text has."""
+"""Control characters that do not occur in texts."""
 
 _RECODED = ("text in UTF-16, as PowerShell's > writes it", "make it UTF-8: iconv -f UTF-16 -t UTF-8 FILE > NEW")
 _NOT_LOGS = {
@@ -39,7 +39,7 @@ _NOT_LOGS = {
 
 
 class Unpacker(Protocol):
-    """What the standard library's decompressors have in common (`bz2.BZ2Decompressor` and the like)."""
+    """The common interface of the standard library's decompressors, such as `bz2.BZ2Decompressor`."""
 
     @property
     def eof(self) -> bool:
@@ -160,9 +160,9 @@ def _broken(name: str, packing: Packing, why: str) -> UsageError:
 
 
 def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
-    """Return the file, or a copy of what comes from a pipe, which lives as long as the file returned with it.
+    """Return the path itself or, for a pipe, the path of a temporary copy and the file that keeps the copy alive.
 
-    Raises UsageError for a directory or a device, and where there is nothing to be read.
+    Raises UsageError for a directory or a device, and for a path that cannot be read.
     """
     with explain_errors(path):
         mode = path.stat().st_mode
@@ -188,7 +188,7 @@ def _device(path: Path) -> UsageError:
 
 
 def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
-    """Return the unpacked beginning of a file and its packing. Raises UsageError, with that name, for no log."""
+    """Return the unpacked beginning of a file and its packing. Raises UsageError, with `name`, for no log."""
     with explain_errors(path), path.open("rb") as file:
         head = file.read(HEAD)
         packing = next((packing for packing in PACKINGS if head.startswith(packing.magic)), None)

@@ -1,4 +1,4 @@
-"""Bytes into lines: partial ones at chunk ends, progress redrawn with carriage returns, lines of any length."""
+"""Assemble chunks of bytes into lines, which chunks can cut, carriage returns redraw, and have any length."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tui.logs.snapshot import UNKNOWN
 Bytes = bytes | bytearray
 
 _WORTH_SPLITTING = 16_384
-"""A larger chunk is not joined to the line it completes: only that line is."""
+"""Of a larger chunk, only the first line is joined to the bytes held before it, not the whole chunk."""
 
 
 class LogPiece(NamedTuple):
-    """Bytes of a stream up to a line end, which stand between two places of a buffer."""
+    """Bytes of a stream up to a line end: those of `data` from `start` to `end`."""
 
     data: Bytes
     start: int
@@ -23,56 +23,56 @@ class LogPiece(NamedTuple):
     offset: int
     """Where they begin in the stream's log."""
     begun_at: int | None = None
-    """Where their first text begins, if that is before them: a text that is too long is not held as a whole."""
+    """Where their first text begins if that is earlier: of a text that is too long, only the end is held."""
 
 
 @dataclass(eq=False)
 class Stream:
-    """One source of bytes and what is remembered between its chunks."""
+    """One source of bytes, and what is remembered of it between its chunks."""
 
     slot: int | None
-    """The worker's slot where the source is one worker's log; None where lines name their workers."""
+    """The slot of the worker whose log this is; None if the lines name their workers."""
     xla_dist: bool = False
     """Whether lines are known to carry xla_dist's prefix."""
     is_new: bool = True
     """Whether none of its lines has been read."""
     at_start: bool = True
-    """Whether the next text begins a line; after a carriage return the line's prefix still holds."""
+    """Whether the next text begins a line; the prefix of a line also applies to what follows a carriage return."""
     line_slot: int | None = None
     line_moment: float | None = None
     is_carried: bool = False
-    """Whether another tool has put something before its lines."""
+    """Whether a launcher other than xla_dist has put labels before its lines."""
     labels: set[bytes] = field(default_factory=set)
-    """Hosts and tasks that have stood before samples."""
+    """Hosts and tasks that were seen before samples."""
     held: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
     taken: int = 0
-    """Bytes that have come since the source's log began."""
+    """Bytes received since the source's log began."""
     held_at: int = 0
     """Where the held text begins; of a text that is too long, only the end is still held."""
     begun_at: int | None = None
     """Where the text that is read next begins, if only its end is read."""
     line_offset: int = UNKNOWN
-    """Where the text that is being read begins, in bytes since the source's log began."""
+    """Where the text that is being read begins, in bytes from the start of the source's log."""
 
     @property
     def known_slot(self) -> int | None:
-        """Return the slot of the line that is being read; None if neither the line nor the source names a worker."""
+        """Return the slot of the current line; None if neither the line nor the source names a worker."""
         return self.slot if self.line_slot is None else self.line_slot
 
     def end_line(self) -> None:
-        """Forget what was known of the line that has ended."""
+        """Forget the worker and the moment of the line that has ended."""
         self.at_start = True
         self.line_slot, self.line_moment = self.slot, None
 
     def begin_log(self) -> None:
-        """Count bytes from 0: another log of the source begins, and nothing of the one before is held."""
+        """Count offsets from 0 again, because another log of the source begins. No bytes may be held."""
         self.taken = self.held_at = 0
 
     def take(self, data: Bytes) -> list[LogPiece]:
-        """Add a chunk and return everything up to the last line end, in pieces to be read in order.
+        """Add a chunk and return all bytes up to the last line end, as pieces in order.
 
-        The rest is held for the next chunk. A large chunk is not copied.
+        The rest is held until the next chunk. A large chunk is not copied.
         """
         before = self.taken
         self.taken += len(data)
@@ -102,12 +102,12 @@ class Stream:
         return block, offset
 
     def begin_text(self, offset: int) -> None:
-        """Note where in the log the text begins that is read next: at `offset`, or earlier if it is too long."""
+        """Note where the next text begins in the log: at `offset`, or earlier if only its end is read."""
         self.line_offset = offset if self.begun_at is None else self.begun_at
         self.begun_at = None
 
     def _begin(self, end: int) -> tuple[int, int | None]:
-        """Return where the held bytes, which end at `end`, begin; and where their text began, if that was before."""
+        """Return where the held bytes, which end at `end`, begin, and where their text begins if that is earlier."""
         offset = end - self.held_bytes
         return offset, None if self.held_at == offset else self.held_at
 

@@ -1,4 +1,4 @@
-"""Select lines of a log of any size: one worker's, one core's, those since a time, the last ones."""
+"""Select lines of a log of any size: those of a worker, of a core, since a time, or the last ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCK = 1024 * 1024
 """Bytes read at once."""
 
 _MOST_DIGITS = 5
-"""Digits that the number in a prefix can have, zeros before it included."""
+"""Most digits of the number in a prefix, leading zeros included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Choice:
     worker: int | None = None
     core: int | None = None
     since: float | None = None
-    """The log's own date and time, in seconds as if UTC; a line without one counts as old as the line before it."""
+    """A date and time of the log, in seconds as if UTC; a line without a date counts as old as the one before."""
 
     @property
     def is_everything(self) -> bool:
@@ -35,7 +35,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A wanted line, or a piece of one that is too long to be held: where it begins, its bytes with the line end."""
+    """A wanted line, or a piece of one that is too long to be held: its offset, and its bytes with the line end."""
 
     offset: int
     data: bytes
@@ -48,14 +48,14 @@ class Picker:
 
     def __init__(self, owners: LineOwner, choice: Choice) -> None:
         self._owners = owners
-        self._listener = owners.reader()
+        self._reader = owners.reader()
         self._choice = choice
-        self._names = self._names_sought()
+        self._required = self._required_texts()
         self._is_since: dict[int | None, bool] = {}
         """Whether the last line with a date is wanted, by worker; under None, whether the last of the log is."""
 
-    def _names_sought(self) -> list[bytes] | None:
-        """Return texts of which every wanted line contains one; None where there are none."""
+    def _required_texts(self) -> list[bytes] | None:
+        """Return texts, one of which is in every wanted line; None if no such texts are known."""
         choice, owners = self._choice, self._owners
         if owners.is_by_place or choice.since is not None:
             return None
@@ -69,17 +69,17 @@ class Picker:
         return None
 
     def picked(self, data: bytes, offset: int) -> Iterator[Picked]:
-        """Yield the wanted lines of `data`, whole lines that begin at an offset of the log."""
-        for start, end in _lines_of(data) if self._names is None else _lines_with(data, self._names):
+        """Yield the wanted lines of `data`, which holds whole lines and begins at `offset` in the log."""
+        for start, end in _lines_of(data) if self._required is None else _lines_with(data, self._required):
             line = data[start:end]
             origin = self.read(line)
             if origin is not None:
                 yield Picked(offset + start, line, *origin)
 
     def read(self, line: bytes) -> tuple[int | None, float | None] | None:
-        """Return worker and time of a line, with or without its end; None when it is not wanted."""
+        """Return worker and time of a line, with or without its line end; None if the line is not wanted."""
         choice = self._choice
-        # A line counts for those after it where attribution depends on place or date.
+        # Unwanted lines are read too where the worker or the date of later lines depends on them.
         origin = self._worker_and_time(line) if self._owners.is_by_place or choice.since is not None else None
         if choice.core is not None and not names_core(line, choice.core):
             return None
@@ -90,12 +90,12 @@ class Picker:
 
     def _worker_and_time(self, line: bytes) -> tuple[int | None, float | None, bool]:
         """Return worker and time of a line, and whether it is new enough."""
-        worker, moment = self._listener.read(line.removesuffix(b"\n"))
+        worker, moment = self._reader.read(line.removesuffix(b"\n"))
         since = self._choice.since
         return worker, moment, since is None or self._was_since(since, worker, moment)
 
     def _was_since(self, since: float, worker: int | None, moment: float | None) -> bool:
-        """Return whether a line is new enough; one without a date, as in a traceback, belongs to the line before."""
+        """Return whether a line is new enough; one without a date, as in a traceback, is as new as the one before."""
         if moment is not None:
             self._is_since[worker] = self._is_since[None] = moment >= since
         return self._is_since.get(worker, self._is_since.get(None, False))
@@ -121,7 +121,7 @@ def _lines_with(data: bytes, names: list[bytes]) -> list[tuple[int, int]]:
 
 
 class Stretch(NamedTuple):
-    """Whole lines of a log; or a piece of one line that is too long, which may begin or end outside."""
+    """Whole lines of a log, or a piece of a line that is too long, which may begin or end in another stretch."""
 
     offset: int
     data: bytes
@@ -130,7 +130,7 @@ class Stretch(NamedTuple):
 
 
 def forwards(blocks: Iterable[bytes], offset: int = 0) -> Iterator[Stretch]:
-    """Yield a log's lines from the beginning of one, `offset` bytes into the log, in stretches of about a block."""
+    """Yield lines from their blocks, which begin `offset` bytes into the log, in stretches of about a block."""
     held = b""
     begins = True
     for block in blocks:
@@ -153,9 +153,9 @@ def forwards(blocks: Iterable[bytes], offset: int = 0) -> Iterator[Stretch]:
 
 
 def backwards(file: int, size: int) -> Iterator[Stretch]:
-    """Yield the lines of an open file's first `size` bytes from its end, in stretches of whole lines.
+    """Yield the lines of an open file's first `size` bytes in stretches of whole lines, the last stretch first.
 
-    Of a line that is too long its pieces come, the last of them first.
+    A line that is too long comes in pieces, the last piece first.
     """
     end = size
     held: list[bytes] = []
@@ -164,7 +164,7 @@ def backwards(file: int, size: int) -> Iterator[Stretch]:
         start = max(0, end - BLOCK)
         block = os.pread(file, end - start, start)
         if len(block) < end - start:
-            # The file was cut short while it was read: what came after this block is gone.
+            # The file was truncated while it was read: everything after this block is gone.
             held, ends = [], True
         end = start
         cut = 0 if start == 0 else block.find(b"\n") + 1
@@ -184,7 +184,7 @@ def backwards(file: int, size: int) -> Iterator[Stretch]:
 
 
 def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
-    """Yield the wanted lines, in the order of the stretches; a line that is too long in its pieces."""
+    """Yield the wanted lines in the order of the stretches; a line that is too long comes in pieces."""
     origin: tuple[int | None, float | None] | None = None
     for stretch in stretches:
         if stretch.begins and stretch.ends:
@@ -197,7 +197,7 @@ def pick(stretches: Iterable[Stretch], picker: Picker) -> Iterator[Picked]:
 
 
 def last(lines: Iterable[Picked], count: int) -> list[Picked]:
-    """Return the last `count` of the lines, which come in order; pieces of one line count as one."""
+    """Return the last `count` of some lines; the pieces of a line count as one."""
     newest: deque[list[Picked]] = deque(maxlen=count)
     line_ended = True
     for line in lines:
@@ -210,9 +210,9 @@ def last(lines: Iterable[Picked], count: int) -> list[Picked]:
 
 
 def last_in_file(file: IO[bytes], picker: Picker, count: int) -> tuple[int, Iterator[Picked]]:
-    """Find the last `count` wanted lines of an open file from its end; return how many there are, and the lines.
+    """Find the last `count` wanted lines of an open file, searching from its end; return their number and the lines.
 
-    It is read no further back than needed. The lines are read once more: none is held, however long it is.
+    The file is read no further back than needed. The lines are read a second time, so that none is held in memory.
     """
     size = os.fstat(file.fileno()).st_size
     start, missing = size, count

@@ -1,4 +1,4 @@
-"""Bytes into whole lines with their places, for showing and copying logs."""
+"""Split bytes into whole lines with their offsets, to show and copy logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tui.logs.log_time import LOG_TIME, WALL_TIME, format_time
 
 LONGEST_LINE = 1024 * 1024
 """A longer line is handed out in pieces of this many bytes."""
-
 
 ESCAPE = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
 """Escape sequences for colours and titles."""
@@ -28,7 +27,7 @@ _GLUED = re.compile(rb"(?<=it/s\]|s/it\])(?=[A-Z{\[\t]|(?:epoch|step|iter|train)
 
 
 def segments_of(line: bytes) -> list[bytes]:
-    """Return the successive texts of one line: redrawn ones, and text behind a progress bar.
+    """Return the successive texts of one line: redrawn ones, and text right after a progress bar.
 
     syslog writes a backspace, a carriage return and an escape as `#010`, `#015` and `#033`.
     """
@@ -45,7 +44,7 @@ class LogLine:
     """One line of a log; `offset` is where it begins, in bytes, `time` when it arrived (Unix time)."""
 
     is_wall_time: ClassVar[bool] = True
-    """Whether `time` is Unix time; else the log's own, without an offset."""
+    """Whether `time` is Unix time; otherwise it is the log's own, without an offset."""
 
     worker: int | None
     offset: int
@@ -55,7 +54,7 @@ class LogLine:
 
     @property
     def text(self) -> str:
-        """Return the line as text, invalid UTF-8 replaced; not made safe for a terminal."""
+        """Return the line as text with invalid UTF-8 replaced; it is not safe for a terminal."""
         return self.data.decode("utf-8", "replace")
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +65,7 @@ class LogLine:
 
 
 class Cutter:
-    """Cuts chunks into lines (without their ends) and counts where each begins."""
+    """Cuts chunks of bytes into lines without their ends, with the offset of each."""
 
     def __init__(self, offset: int = 0) -> None:
         self.offset = offset
@@ -93,7 +92,7 @@ class Cutter:
             self._held, self._size = [text[LONGEST_LINE:]], len(text) - LONGEST_LINE
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
-        """Yield what is left without a line end, if anything."""
+        """Yield the last line if it has no line end."""
         if self._size:
             yield from self._give(0)
 

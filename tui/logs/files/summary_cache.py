@@ -1,6 +1,6 @@
-"""Cache summaries of saved logs, so that a second opening neither reads the log nor loads numpy.
+"""Cache summaries of saved logs, so that opening a log again neither reads it nor loads numpy.
 
-Checksums are zlib's, which reveal a changed file well enough: hashlib would load OpenSSL, 4 ms and 3 MB.
+The checksums are zlib's: they detect a changed file well enough, and hashlib would load OpenSSL (4 ms, 3 MB).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Row = dict[str, Any]
 """A row as `cores --json` prints it."""
 
 MOST_SUMMARIES = 256
-"""Summaries in the cache; the oldest are removed first."""
+"""Most summaries in the cache; the oldest are removed first."""
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Bytes of summaries in the cache."""
+"""Most bytes of summaries in the cache."""
 
 _EDGE = 4096
-"""Bytes of a log's beginning and of its end that its summary is checked against."""
+"""Bytes at the beginning and at the end of a log whose checksum its summary is valid for."""
 
 READER_DIRECTORY = Path(__file__).parents[1]
 """The code and patterns that read logs: a summary is valid only for those that made it."""
 
 _SETTLED_AFTER_S = 2.0
-"""Seconds since a file was last written after which its times reveal a later change."""
+"""Seconds after which a later change of a file is certain to change its modification time."""
 
 
 class LogSummary(NamedTuple):
@@ -70,13 +70,13 @@ class LogSummary(NamedTuple):
 
 
 class SummaryCache:
-    """A directory of summaries, one for each log; if it cannot be used, logs are read."""
+    """A directory of summaries, one for each log; if it cannot be used, the logs are read."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def load(self, log: Path, reader: Iterable[str] = ()) -> LogSummary | None:
-        """Return the summary of a log that has not changed since; else None. `reader` is what else it depends on."""
+        """Return the summary of a log if the log is unchanged, else None. `reader` lists what else it depends on."""
         try:
             document = parse_json(self._path_of(log).read_bytes())
             if document["mark"] != _fingerprint(os.stat(log), reader) or document["edges"] != _hash_edges(log):  # noqa: PTH116
@@ -86,7 +86,7 @@ class SummaryCache:
             return None
 
     def save(self, log: Path, before: os.stat_result, summary: LogSummary, reader: Iterable[str] = ()) -> None:
-        """Store the summary of a log that was as `before` when reading began, unless it is being written."""
+        """Store the summary of a log unless the log has changed since `before`, or was written to just now."""
         path = self._path_of(log)
         mark = _fingerprint(before, reader)
         with suppress(OSError):
@@ -119,7 +119,7 @@ def _hash_edges(log: Path) -> int:
 
 
 def _fingerprint(stat: os.stat_result, reader: Iterable[str]) -> list[Any]:
-    """Return what must be the same for a summary to be valid."""
+    """Return the values that must be unchanged for a summary to be valid."""
     return [__version__, _hash_reader(), *_file_version(stat), *reader]
 
 
@@ -128,7 +128,7 @@ def _file_version(stat: os.stat_result) -> tuple[int, ...]:
 
 
 def _hash_reader() -> int:
-    """Return a checksum of every file's path, size and time of change below `READER_DIRECTORY`, patterns included."""
+    """Return a checksum of the paths, sizes and modification times of all files below `READER_DIRECTORY`."""
     checksum = 0
     with suppress(OSError):
         # `Path.rglob` costs four times as much, for every log that is opened.
@@ -143,7 +143,7 @@ def _hash_reader() -> int:
 
 
 def sort_rows(rows: list[Row], by: str, reverse: bool) -> list[Row]:
-    """Sort rows as `Snapshot.sorted` does: ties by core, unknown and NaN last both ways."""
+    """Sort rows as `Snapshot.sorted` does: ties by core; unknown and NaN last, also with `reverse`."""
 
     def key(row: Row) -> tuple[bool, float, bool, int]:
         value = row[by]
