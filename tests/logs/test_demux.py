@@ -391,9 +391,9 @@ class TestStates:
         demux = Demux()
         demux.feed(0, f"{training(core=0)}\n{training(core=1, loss='nan')}\n".encode(), now=1000.0)
         demux.feed(1, f"{training(core=2)}\n".encode(), now=1000.0)
-        demux.end(0)
+        demux.set_ended(0, True)
         assert [row.state for row in demux.snapshot(now=1001.0).rows()] == ["ended", "nan", "training"]
-        demux.resume(0)
+        demux.set_ended(0, False)
         assert demux.snapshot(now=1001.0).rows()[0].state == "training"
 
     def test_the_cores_of_a_dead_worker_add_nothing_to_the_pods_rate_until_all_have_ended(self) -> None:
@@ -402,7 +402,7 @@ class TestStates:
             demux.feed(core, f"{training(core=core, rate='100.00', loss=loss)}\n".encode(), now=1000.0)
         rates = [demux.snapshot(now=1001.0).rate_total]
         for worker in (0, 1, 2):
-            demux.end(worker)
+            demux.set_ended(worker, True)
             rates.append(demux.snapshot(now=1001.0).rate_total)
         assert rates == [300.0, 200.0, 100.0, 300.0]
 
@@ -410,11 +410,11 @@ class TestStates:
         demux = Demux()
         for core, step, loss in ((0, 25, "6.0"), (1, 90, "2.0")):
             demux.feed(core, f"{training(core=core, step=step, loss=loss)}\n".encode(), now=1000.0)
-        demux.end(0)
+        demux.set_ended(0, True)
         snapshot = demux.snapshot(now=1001.0)
         assert (snapshot.median_step, snapshot.loss_spread) == (90, (2.0, 2.0, 2.0))
         assert [row.lag for row in snapshot.rows()] == [65, 0]
-        demux.end(1)
+        demux.set_ended(1, True)
         snapshot = demux.snapshot(now=1001.0)
         assert (snapshot.median_step, snapshot.loss_spread) == (90, (4.0, 2.0, 6.0))
 
@@ -426,7 +426,7 @@ class TestStates:
                 line = training(core=core, step=step, loss=str(float(400 - step)), rate="100.00")
                 demux.feed(core // 2, f"{line}\n".encode(), now=1000.0 + step)
         for worker in (0, 1) if ends else ():
-            demux.end(worker)
+            demux.set_ended(worker, True)
         snapshot = demux.snapshot(now=1400.0)
         assert (snapshot.median_step, snapshot.loss_spread) == (380, (20.0, 20.0, 20.0))
         assert [row.lag for row in snapshot.rows()] == [360, 360, 0, 0]

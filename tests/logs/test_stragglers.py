@@ -68,7 +68,7 @@ class TestASlowCoreThatKeepsStep:
 
     def test_is_still_named_when_the_run_has_ended(self) -> None:
         demux = pod([*steady(7, 1000, 25), [400.0] * 25])
-        demux.end(0)
+        demux.set_ended(0, True)
         snapshot = seen(demux, 25)
         assert snapshot.row_at(7).state == "ended"
         assert [cost.core for cost in straggler_costs(snapshot)] == [7]
@@ -96,7 +96,7 @@ def test_a_core_that_is_behind_stays_behind_workers_that_have_finished() -> None
     for worker in (0, 1, 2):
         snapshot = demux.snapshot(now=1001.0)
         lags.append((snapshot.median_step, snapshot.row_at(3).lag, snapshot.stragglers))
-        demux.end(worker)
+        demux.set_ended(worker, True)
     snapshot = demux.snapshot(now=1001.0)
     assert [*lags, (snapshot.median_step, snapshot.row_at(3).lag, snapshot.stragglers)] == [(100, 20, (3,))] * 4
 
@@ -131,8 +131,8 @@ class TestNoCoreIsSlow:
 
     def test_because_dead_workers_were_faster(self) -> None:
         demux = pod([*steady(16, 1000, 30), *steady(8, 400, 30)])
-        demux.end(0)
-        demux.end(1)
+        demux.set_ended(0, True)
+        demux.set_ended(1, True)
         assert seen(demux, 30).stragglers == ()
 
     def test_right_after_a_restart(self) -> None:

@@ -114,7 +114,7 @@ async def test_a_core_that_trains_level_with_the_others_has_recovered_and_its_fi
 async def test_a_core_whose_workers_have_ended_has_not_recovered(pod: Pod) -> None:
     watch = await flagged(pod)
     for worker in range(4):
-        pod.demux.end(worker)
+        pod.demux.set_ended(worker, True)
     await watch.check_snapshot(pod.snapshot)
     pod.train(behind=False)
     pod.reachability.mark_ended(LAGGING // 2)

@@ -1,4 +1,4 @@
-"""Read blocks of lines: lines that `Block.read` leaves over are read one by one, and all are recorded in order."""
+"""Read blocks of lines: those that `Block.read` cannot read are read one by one, and all are recorded in order."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tui.logs.state.demux_state import DemuxState
 from tui.logs.vectorized.block import Block, BlockLines, NewPrefixes
 
 LEAST = 2048
-"""Shorter blocks are read line by line, which then costs less."""
+"""Bytes of the shortest block that is read as a whole; shorter ones cost less line by line."""
 
 FIRST = 16 * 1024
-"""Bytes read together while a stream's prefixes are not known: lines with a new one are read one by one."""
+"""Bytes read together while a stream's prefixes are unknown: lines with a new prefix are read one by one."""
 
 
 class BlockReader:
@@ -42,16 +42,16 @@ class BlockReader:
 
     @cached_property
     def _hint_finder(self) -> HintFinder | None:
-        """Return what finds lines that a dialect could match (made for the first block)."""
+        """Return the finder of lines that a dialect could match (made for the first block)."""
         return hint_finder_for(self._dialects)
 
     def room_for(self, stream: Stream) -> int:
-        """Return how many bytes of a stream can be added now; below one: `flush` first."""
+        """Return how many bytes of a stream can be added now; below one, `flush` is needed first."""
         bytes_read = BLOCK if stream.slot is not None else self._prefixes[stream].bytes_read
         return min(BLOCK, FIRST + bytes_read) - self.size
 
     def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
-        """Add whole lines, which begin at an offset of the stream's log; the bytes are copied."""
+        """Add a copy of whole lines, which begin at `offset` in the stream's log."""
         if self._buffer is None:
             self._buffer = BlockBuffer()
         if self._buffer.parts and (self._buffer.parts[0].now is None) != (now is None):
@@ -60,11 +60,11 @@ class BlockReader:
         prefixes = self._prefixes[stream]
         prefixes.bytes_read += end - start
         if stream.slot is None and prefixes.bytes_read < BLOCK:
-            # Prefixes learned from these lines make the next ones cheap.
+            # The prefixes in these lines, once known, let the next ones be read together.
             self.flush()
 
     def flush(self) -> None:
-        """Read all that was added."""
+        """Read all lines that were added."""
         if not self.size:
             return
         buffer = self._buffer
@@ -77,7 +77,7 @@ class BlockReader:
         buffer.clear()
 
     def _read_together(self, buffer: BlockBuffer) -> None:
-        """Read samples and skippable lines together, then the rest in the order of its lines."""
+        """Read samples and skippable lines together, then the other lines in their order."""
         state = self._state
         block = Block(buffer, self._prefixes, self._hint_finder, partial(state.slot_or_unnamed, None)).read()
         samples, slots, times = block.samples, block.skipped_slots, block.skipped_times
@@ -99,9 +99,9 @@ class BlockReader:
         self._learn(block.new_prefixes)
 
     def _read_singly(self, buffer: BlockBuffer, block: BlockLines) -> list[int]:
-        """Read the lines left over one by one, in their order; return which of the skipped ones were read, too.
+        """Read the lines left over one by one, in their order; return the skipped lines that had to be read as well.
 
-        Those below a header may belong to it, though nothing in their text shows it.
+        Skipped lines below a header may belong to it, although their text does not show it.
         """
         skipped = np.sort(block.skipped)
         reread: list[int] = []
@@ -125,12 +125,12 @@ class BlockReader:
         self._lines.read_line(part.stream, buffer.text(start, end), part.now, part.offset_of(start))
 
     def _learn(self, new_prefixes: Sequence[NewPrefixes]) -> None:
-        """Note the prefixes of lines that have been read one by one because of them."""
+        """Add new prefixes to the known ones; their lines have been read one by one."""
         for stream, tails, texts in new_prefixes:
             self._prefixes[stream].add(tails, texts, partial(self._slot_in_prefix, stream))
 
     def _slot_in_prefix(self, stream: Stream, text: bytes) -> int:
-        """Return the slot of the worker that a prefix names after its moment; -1 where it names none."""
+        """Return the slot of the worker that the address and number of a prefix name; -1 if they name none."""
         match = PREFIX.fullmatch(text)
         if match is None or match["address"] is None:
             return -1

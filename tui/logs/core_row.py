@@ -1,4 +1,4 @@
-"""The rows of the per-core view and other small records of a snapshot, and their JSON."""
+"""The rows of the per-core view and other records of a snapshot, and their JSON."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 from tui.text.numbers import significant
 
 UNKNOWN = -1
-"""In integer columns: not in the log."""
+"""In integer columns: the log does not say."""
 
 HAS_LOSS, HAS_RATE, HAS_GLOBAL_RATE = 1, 2, 4
-"""Bits of `Snapshot.known`: a NaN whose bit is set was printed as `nan`, one whose bit is not set is unknown."""
+"""Bits of `Snapshot.known`: a NaN whose bit is set was printed as `nan`; without the bit, the value is unknown."""
 
 
 class FirstNan(NamedTuple):
     """The first non-finite loss of a core since its loss was last finite; None is unknown.
 
-    `offset` says where its line begins in the log of `worker` (a saved log: in the file, unpacked), in bytes; text
-    that a carriage return redraws is a line of its own. Of a sample on several lines it is the last one's.
+    `offset` is the byte at which its line begins in the log of `worker` (of a saved log: in the unpacked file). Text
+    after a carriage return counts as another line. For a sample on several lines, it is the offset of the last.
     """
 
     epoch: int | None
@@ -28,11 +28,11 @@ class FirstNan(NamedTuple):
     offset: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the place as `cores --json` prints it."""
+        """Return the record as `cores --json` prints it."""
         return self._asdict()
 
     def __str__(self) -> str:
-        """Return `epoch 1 step 60`, as far as it is known."""
+        """Return `epoch 1 step 60` without what is unknown; `unknown` if both are."""
         parts = (("epoch", self.epoch), ("step", self.step))
         return " ".join(f"{name} {value}" for name, value in parts if value is not None) or "unknown"
 
@@ -54,11 +54,11 @@ class CoreRow(NamedTuple):
     lag: int | None
     state: str
     rate_unit: str | None = None
-    """What `rate` counts in a second: `examples/s`, `it/s` or `tokens/s`."""
+    """The unit of `rate`: `examples/s`, `it/s` or `tokens/s`."""
     pace: float | None = None
-    """Its own rate as a share of the median core's, over its newest few samples."""
+    """The core's rate as a share of the median core's, over its newest few samples."""
     first_nan: FirstNan | None = None
-    """Where its loss became no finite number; it stays when the loss is finite again, which `state` shows."""
+    """Where the loss became non-finite; the record stays once the loss is finite again, as `state` shows."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the row that `cores --json` prints (names are stable); non-finite numbers become strings."""
@@ -67,7 +67,7 @@ class CoreRow(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Median, smallest and largest of the cores' newest values; NaNs are left out."""
+    """Median, smallest and largest of the cores' newest values, without NaNs."""
 
     median: float
     min: float
@@ -79,7 +79,7 @@ class Spread(NamedTuple):
 
 
 class EpochSummary(NamedTuple):
-    """What the job itself printed about one epoch. Accuracies in per cent, times in seconds, rates in examples/s."""
+    """What the job printed about an epoch: accuracies in per cent, times in seconds, rates in examples/s."""
 
     epoch: int
     train_began: str | None = None
@@ -98,32 +98,27 @@ class EpochSummary(NamedTuple):
 
 
 class WorkerFacts(NamedTuple):
-    """What is known about one worker; `worker` is None where lines name none."""
+    """What is known about one worker; `worker` is None for lines that name no worker."""
 
     worker: int | None
     address: str | None
     lines: int
     samples: int
     cores: int
-    """Rows of the per-core view that live on it."""
+    """Rows of the per-core view that are on this worker."""
     last_seen: float | None
     """UTC seconds of its newest line, where known."""
     ended: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the worker as reports print it."""
-        return {
-            "worker": self.worker,
-            "address": self.address,
-            "lines": self.lines,
-            "samples": self.samples,
-            "cores": self.cores,
-            "ended": self.ended,
-        }
+        document = self._asdict()
+        del document["last_seen"]
+        return document
 
 
 def optional_int(value: Any) -> int | None:
-    """Return a column's integer; None if unknown."""
+    """Return an integer of a column; None if unknown."""
     number = int(value)
     return None if number == UNKNOWN else number
 
@@ -136,5 +131,5 @@ def json_number(value: Any) -> Any:
 
 
 def json_figure(value: Any) -> Any:
-    """Return a computed value for JSON, as `json_number`, without the digits of binary arithmetic."""
+    """Return a computed value for JSON as `json_number` does, without the noise digits of binary arithmetic."""
     return json_number(significant(value) if isinstance(value, float) else value)

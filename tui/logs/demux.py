@@ -1,4 +1,4 @@
-"""The demultiplexer: takes bytes of any number of workers, returns the sorted state of every core. Pure."""
+"""The demultiplexer, which turns the log bytes of any number of workers into the sorted state of every core. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tui.logs.state.stragglers import CoreThresholds
 class Demux:
     """Takes bytes in any chunks and keeps the newest state of every core.
 
-    `dialects` are tried in order, a user's own first; `addresses` gives those of known workers; `xla_dist` says that
-    short prefixes may be trusted; without `history` no series are kept, with `steps` each of their points keeps its
-    step; without `fast` every line is read alone. The same bytes of each worker give the same samples in any chunks.
+    `dialects` are tried in order, a user's first; `addresses` are those of known workers; `xla_dist` says that short
+    prefixes can be trusted. Without `history` no series are kept; with `steps` each point of them has its step.
+    Without `fast` every line is read alone. The samples do not depend on how each worker's bytes are cut into chunks.
     """
 
     def __init__(
@@ -55,19 +55,19 @@ class Demux:
 
     @property
     def reads_blocks(self) -> bool:
-        """Return whether whole blocks are read together; else every line is read alone."""
+        """Return whether blocks of lines are read together; otherwise every line is read alone."""
         return self._reads_blocks and not self._lines.needs_every_line
 
     @property
     def dialect_error(self) -> UsageError | None:
-        """Return the error of a profile's dialect that was given up because it took too long; None without one."""
+        """Return the error of a profile's dialect that was given up because it took too long; None if none was."""
         return slow_dialect_error(self._dialects)
 
     def feed(self, worker: int | None, data: Bytes, now: float | None = None) -> None:
-        """Take the next bytes of a worker's log, or of a saved log that holds many (`None`).
+        """Take the next bytes of a worker's log, or (`None`) of a saved log of several workers.
 
         Small chunks of many workers are gathered and read together, at the latest when a snapshot is taken. `now` is
-        when they came, in UTC seconds; without it only the log's own dates are known.
+        the time of their arrival in UTC seconds; without it, only the dates in the log are known.
         """
         stream = self._stream(worker)
         self.state.bytes += len(data)
@@ -75,7 +75,7 @@ class Demux:
             self._read(stream, piece, now)
 
     def finish(self, now: float | None = None, *, worker: int | None = None) -> None:
-        """Read the last lines, without a line end: no more bytes will come from this worker, or from any."""
+        """Read the lines that have no line end yet, since this worker (None: any worker) sends no more bytes."""
         self._blocks.flush()
         for stream in [self._stream(worker)] if worker is not None else list(self._streams.values()):
             block, offset = stream.rest()
@@ -83,21 +83,14 @@ class Demux:
                 self._lines.read_lines(stream, block, now, offset)
             self._lines.finish(stream, now)
 
-    def end(self, worker: int) -> None:
-        """Note that the worker's process has ended, and its cores with it."""
-        self._set_ended(worker, True)
-
-    def resume(self, worker: int) -> None:
-        """Note that the worker's process was started again."""
-        self._set_ended(worker, False)
-
-    def _set_ended(self, worker: int, ended: bool) -> None:
+    def set_ended(self, worker: int, ended: bool) -> None:
+        """Note that the worker's process has ended, or was started again."""
         stream = self._stream(worker)
         if stream.slot is not None:
             self.state.sources[stream.slot].ended = ended
 
     def begin_log(self, worker: int) -> None:
-        """Begin another log of the worker, with offsets of its own."""
+        """Begin another log of the worker, whose offsets count from 0."""
         self._blocks.flush()
         self.state.queue.flush()
         stream = self._stream(worker)
@@ -106,15 +99,16 @@ class Demux:
             self.state.table.forget_offsets(stream.slot)
 
     def restart(self) -> None:
-        """Note that the job was restarted on all workers: its earlier samples are not compared with later ones."""
+        """Note that the job was restarted on all workers: earlier samples are not compared with later ones."""
         self._blocks.flush()
         self._matcher.restart()
         self.state.restart()
 
     def snapshot(self, now: float | None = None, *, partial: bool = False) -> Snapshot:
-        """Return everything known, sorted by core; `now` (UTC seconds) decides who is silent.
+        """Return everything known, sorted by core; `now` (UTC seconds) decides which cores are silent.
 
-        `partial` says that some workers' lines have been read further than others', so that none is a straggler.
+        `partial` says that the lines of some workers have been read further than those of others: then no core
+        counts as a straggler.
         """
         self._blocks.flush()
         if now is not None:
@@ -124,7 +118,7 @@ class Demux:
         return build_snapshot(self.state, now, partial=partial)
 
     def line_owner(self, *, xla_dist: bool) -> LineOwner:
-        """Return how to find the workers of a saved log's lines, after the whole log was read."""
+        """Return the finder of the worker of each line, once the whole saved log has been read."""
         numbers = worker_numbers(self.state.sources).tolist()
         return self._lines.line_owner(numbers, self._stream(None), xla_dist=xla_dist)
 
@@ -137,7 +131,7 @@ class Demux:
         return stream
 
     def _read(self, stream: Stream, piece: LogPiece, now: float | None) -> None:
-        """Read bytes that end with a line end: whole lines in blocks, parts of lines alone."""
+        """Read a piece of a stream: whole lines in blocks, the rest of a line that has begun alone."""
         data, start, end, offset, begun_at = piece
         first = start
         if stream.is_new:

@@ -1,4 +1,4 @@
-"""Find which of many lines contain any of some byte strings, for all lines at once."""
+"""Find the lines that contain any of some byte strings, in many lines at once."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from tui.logs.dialects.dialect import Dialect
 from tui.logs.files.lines import ESCAPE
 
 _WINDOW = 4
-"""Bytes of each string that are looked for first, at every place, as one number."""
+"""Bytes of each string that are searched for first, as one 32-bit number, at every position."""
 
 _MIXES = (np.uint32(0x9E37_79B1), np.uint32(0x85EB_CA77))
-"""Multipliers of two hashes. The second rejects most of the windows that share the first with a string's."""
+"""Multipliers of two hash functions. The second rejects most windows that collide in the first."""
 
 _SHIFT = np.uint32(16)
 
 _COMMON = b" etaoinsrhldcumfpgwybvkxjqz"
-"""The most frequent bytes of text, in order: windows of rarer bytes are seldom found where no string is."""
+"""The most frequent bytes of text, in order; windows of rarer bytes give fewer false hits."""
 
 _WEIGHTS = bytes(len(_COMMON) - rank if (rank := _COMMON.find(byte)) >= 0 else 3 for byte in range(256))
 """The weight of each byte by its frequency in text; the rarest letter weighs one."""
 
 _EVERYWHERE = b"Traceback (most recent call last): training"
-"""What every log of training is full of: its windows are looked for only if a string has no others."""
+"""Texts that are frequent in every training log; their windows are used only for strings that have no others."""
 
 _NO_LETTERS = re.compile(rb"[^A-Za-z_\r\n]{0,80}[\r\n]")
-"""The rest of a line without further words."""
+"""The rest of a line if it has no more words."""
 
 
 class HintFinder:
-    """Finds lines that contain a string or an escape sequence; no word may follow a string of `last`.
+    """Finds lines that contain one of `strings`, one of `last` without a word after it, or an escape sequence.
 
-    With `in_prefixes` the strings also count in prefixes of a line.
+    With `in_prefixes`, a string also counts in the prefix of a line.
     """
 
     def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = (), *, in_prefixes: bool = False) -> None:
@@ -50,7 +50,7 @@ class HintFinder:
             table[(np.array([*self._long], np.uint32) * mix) >> _SHIFT] = True
 
     def lines_with(self, joined: bytes, ends: Ints) -> Ints:
-        """Return which lines contain any of the strings: `ends` are the places after each one's line end."""
+        """Return the indices of lines that contain any string; `ends` are the positions after each line end."""
         windows = np.ndarray((max(0, len(joined) - _WINDOW + 1),), "<u4", joined, strides=(1,))
         likely = places_of(self._are_hashed(windows, 0))
         likely = likely[self._are_hashed(windows[likely], 1)]
@@ -64,25 +64,25 @@ class HintFinder:
                     hits.append(index)
                     break
         for string in self._short:
-            hits += _places_of(string, joined)
+            hits += _find_all(string, joined)
         # A lone escape character changes nothing; binary data is full of them.
-        hits += [index for index in _places_of(b"\x1b", joined) if ESCAPE.match(joined, index)]
+        hits += [index for index in _find_all(b"\x1b", joined) if ESCAPE.match(joined, index)]
         if not hits:
             return np.zeros(0, np.int64)
         lines = np.searchsorted(ends, np.array(hits, np.int64), side="right")
         return np.array(sorted(set(lines.tolist())), np.int64)
 
-    def _are_hashed(self, windows: npt.NDArray[np.uint32], way: int) -> Bools:
-        """Return which windows have the hash of a string's, by one of two ways of hashing."""
-        hashes = windows * _MIXES[way]
+    def _are_hashed(self, windows: npt.NDArray[np.uint32], function: int) -> Bools:
+        """Return which windows have the same hash as a window of a string, by one of the two hash functions."""
+        hashes = windows * _MIXES[function]
         hashes >>= _SHIFT
-        are_hashed: Bools = self._tables[way].take(hashes)
+        are_hashed: Bools = self._tables[function].take(hashes)
         return are_hashed
 
 
 @lru_cache(maxsize=4)
 def hint_finder_for(dialects: tuple[Dialect, ...]) -> HintFinder | None:
-    """Return a finder of lines that a dialect could match, or that have escapes; None if any line could match."""
+    """Return the finder of lines that a dialect could match, or that have escapes; None if any line could match."""
     if any(not dialect.hints for dialect in dialects):
         return None
     last = {hint for dialect in dialects if dialect.hints_end for hint in dialect.hints}
@@ -92,9 +92,9 @@ def hint_finder_for(dialects: tuple[Dialect, ...]) -> HintFinder | None:
 
 
 def _windows(string: bytes) -> list[tuple[int, int]]:
-    """Return what to look for and where it is in the string: the four bytes that text contains least often.
+    """Return the windows to search for, with their offsets in the string: the four bytes that are rarest in text.
 
-    Three bytes are looked for together with every byte that may follow them, such as the line end.
+    A string of three bytes is searched for with every byte that can follow, such as the line end.
     """
     if len(string) < _WINDOW:
         window = int.from_bytes(string, "little")
@@ -104,7 +104,7 @@ def _windows(string: bytes) -> list[tuple[int, int]]:
     return [(string.rindex(best), int.from_bytes(best, "little"))]
 
 
-def _places_of(string: bytes, text: bytes) -> list[int]:
+def _find_all(string: bytes, text: bytes) -> list[int]:
     places = []
     place = text.find(string)
     while place >= 0:

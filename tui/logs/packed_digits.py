@@ -1,7 +1,7 @@
-"""Parse numbers of many lines at once: eight bytes are one 64-bit word ("SIMD within a register").
+"""Parse the numbers of many lines at once, eight bytes as one 64-bit word ("SIMD within a register").
 
-A text is xor-ed with the expected bytes, `0` for each digit. A byte that is then above 9 (above 0 where only one byte
-is right) sets its high bit when the complement is added.
+A text is xor-ed with the expected bytes, `0` for each digit. A byte that is then above 9 (above 0 where a single byte
+is expected) sets its high bit when the complement is added.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tui.logs._compat_numpy import Floats, Ints, Words, np, places_of
 _ALL = 0xFFFF_FFFF_FFFF_FFFF
 _HIGH_BITS = np.uint64(0x8080_8080_8080_8080)
 LAST = np.array([0, *(_ALL << (8 * (8 - n)) & _ALL for n in range(1, 9))], np.uint64)
-"""Masks that keep the last n bytes in memory of a word (its high ones: words are little-endian)."""
+"""Masks that keep the last n bytes of a word in memory (the high ones, since words are little-endian)."""
 
 FIRST = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
-"""Masks that keep the first n bytes in memory of a word."""
+"""Masks that keep the first n bytes of a word in memory."""
 
 
 def word_of(text: bytes) -> np.uint64:
-    """Return eight bytes (or fewer) as they are read from memory."""
+    """Return eight bytes (or fewer) as the word that is read from memory."""
     word: np.uint64 = np.uint64(int.from_bytes(text, "little"))
     return word
 
@@ -31,26 +31,26 @@ TEN, _PAIRS = np.uint64(10), np.uint64(0x0000_00FF_0000_00FF)
 _LOW_PAIRS, _HIGH_PAIRS = np.uint64(0x000F_4240_0000_0064), np.uint64(0x0000_2710_0000_0001)
 _LAST_PAIRS, _TO_THE_TOP, _SIX_BYTES = np.uint64(0x00FF_00FF << 32), np.uint64(100 << 16 | 1), np.uint64(48)
 _FEW = 4
-"""Up to this many digits take a cheaper conversion."""
+"""Most digits for which a cheaper conversion suffices."""
 
 _NO_DIGITS = (1023 + 64) >> 3
-"""What is left of a number's exponent when its highest byte's highest bit is set."""
+"""The exponent of a double, shifted right by three, of a word whose highest bit is set."""
 
 _STRANGE = np.uint64(0x80)
 _PROBED = 16
-"""Words that are compared first: lengths that differ mostly differ among these."""
+"""Words that are compared first: if lengths differ, they usually differ among these."""
 
 
 def expected(text: bytes) -> tuple[np.uint64, np.uint64]:
-    """Return what a word is xor-ed with and what is then added, so that high bits mark wrong bytes.
+    """Return the word to xor with and the word to add then, so that high bits mark unexpected bytes.
 
-    A `0` in the text stands for any digit, all else for itself.
+    A `0` in the text stands for any digit, any other byte for itself.
     """
     return word_of(text), word_of(bytes(0x76 if byte == ord("0") else 0x7F for byte in text))
 
 
 DIGITS = expected(b"00000000")
-"""Of an integer that is as long as it can be."""
+"""The longest integer."""
 
 CLOCK = expected(b"00:00:00")
 LOSS_DECIMALS, RATE_DECIMALS = 5, 2
@@ -60,22 +60,22 @@ _LOW = np.uint64(0xFF)
 
 
 class DigitField(NamedTuple):
-    """A field of many lines: its digits, right-aligned with zeros before them, and how many bytes it takes."""
+    """A field of many lines: its digits, right-aligned and padded with zeros, and its length in bytes."""
 
     digits: Words
     length: Ints | int
-    """One number where it is the same in all lines."""
+    """One number if it is the same in all lines."""
 
     def number(self) -> Ints:
-        """Return the integers that the digits stand for."""
+        """Return the integers."""
         few = np.max(self.length, initial=0) <= _FEW
         return (four_digits(self.digits) if few else eight_digits(self.digits)).view(np.int64)
 
 
 def strange_bytes(values: Words, above: np.uint64) -> Words:
-    """Return the high bit of each byte that is not what was expected, once xor-ed with that.
+    """Return the high bit of each unexpected byte of words that were xor-ed with the expected bytes.
 
-    A byte above 0x89 may carry into the next one, which then counts as strange too.
+    A byte above 0x89 can carry into the next one, which then counts as unexpected too.
     """
     strange: Words = values + above
     strange |= values
@@ -84,7 +84,7 @@ def strange_bytes(values: Words, above: np.uint64) -> Words:
 
 
 def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> DigitField:
-    """Return the field that the words end with (in memory), as long as it matches `expected`."""
+    """Return the field at the end of the words in memory: the bytes that match `shape`, as `expected` returns it."""
     pattern, above = shape
     values = words ^ pattern
     strange = strange_bytes(values, above)
@@ -92,7 +92,7 @@ def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> DigitField:
     if length is not None:
         values &= LAST[length]
         return DigitField(values, length)
-    # The highest bit that is set is the number's exponent, as floating point has it; eight of them lie in a byte.
+    # The exponent of the word as a double gives its highest set bit, and an eighth of that is its byte.
     exponents = strange.astype(np.float64).view(np.int64)
     exponents >>= 55
     lengths: Ints = np.minimum(_NO_DIGITS - exponents, 8)
@@ -101,7 +101,7 @@ def field_of(words: Words, shape: tuple[np.uint64, np.uint64]) -> DigitField:
 
 
 def _common_length(strange: Words) -> int | None:
-    """Return how many bytes after the last strange one all words have; None if that differs, or one has none."""
+    """Return the bytes after the last strange one if all words have equally many, else None."""
     first = int(strange[0]) if len(strange) else 0
     if not first:
         return None
@@ -112,8 +112,8 @@ def _common_length(strange: Words) -> int | None:
 
 
 def clock_seconds(clocks: Words) -> Floats:
-    """Return the seconds of the day of clocks (`02:38:57`); NaN where eight bytes are no clock."""
-    # Most lines were printed in the same second as the one before them.
+    """Return clocks (`02:38:57`) in seconds of the day; NaN for other bytes."""
+    # Most lines have the same clock as the line before.
     is_new = np.append(True, clocks[1:] != clocks[:-1])
     seconds = _clock_seconds(clocks[is_new])
     return seconds.repeat(np.diff(np.append(places_of(is_new), len(clocks))))
@@ -130,7 +130,7 @@ def _clock_seconds(clocks: Words) -> Floats:
 
 
 def eight_digits(values: Words) -> Words:
-    """Return the number of eight decimal digits (0 to 9 a byte) in a word, the first in memory the highest."""
+    """Return the number whose eight decimal digits, 0 to 9, are the bytes of a word in memory."""
     number: Words = values * TEN
     number += values >> BYTE
     low = number & _PAIRS
@@ -154,7 +154,7 @@ def four_digits(values: Words) -> Words:
 
 
 def decimal(digits: Words, decimals: int) -> Floats:
-    """Return the numbers of digits with a zero in place of the point and `decimals` digits after it."""
+    """Return the numbers whose digits have a zero byte for the point and `decimals` digits after it."""
     packed = digits & FIRST[7 - decimals]
     packed <<= BYTE
     packed |= digits & LAST[decimals]
@@ -163,7 +163,7 @@ def decimal(digits: Words, decimals: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Decimals:
-    """A column of decimal numbers as digits; only requested ones are parsed."""
+    """A column of decimal numbers, which are parsed only when they are read."""
 
     digits: Words
     decimals: int
@@ -179,4 +179,4 @@ class Decimals:
 
 
 Figures = Floats | Decimals
-"""Losses or rates. Most of a long log are superseded within their block: parsing all costs 2 % of reading it."""
+"""Losses or rates. In a long log, most are superseded within their block; parsing all would take 2 % of the time."""

@@ -1,4 +1,4 @@
-"""Look up the workers that prefixes of a stream's lines name, many prefixes at a time."""
+"""Look up the workers that the prefixes of lines name, for many prefixes at once."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from tui.logs._compat_numpy import Bools, Ints, Words, np
 
 _SHORTCUT_BITS = 12
-"""The first bits of a hash that lead to the most likely place of its prefix."""
+"""The first bits of a hash, which index the most likely position of its prefix."""
 
 _SHIFT = np.uint64(64 - _SHORTCUT_BITS)
 
 MOST_PREFIXES = 8192
-"""Different prefixes (address and number) remembered of one stream."""
+"""Most prefixes (address and number) that are remembered of one stream."""
 
 UNSEEN = -2
-"""Stands for the slot of a prefix that no earlier line had."""
+"""The slot returned for a prefix that no earlier line had."""
 
 
 class PrefixIndex:
@@ -27,10 +27,10 @@ class PrefixIndex:
         self.slots: Ints = np.zeros(0, np.int64)
         self._shortcut: Ints = np.zeros(0, np.int64)
         self.bytes_read = 0
-        """Bytes of the stream read in blocks; a whole block's once no new prefixes come."""
+        """Bytes of the stream read in blocks; at least `BLOCK` once a block had no new prefixes."""
 
     def find(self, tails: Words) -> Ints:
-        """Return the slot of each prefix (address and number as three rows of words); -1 no prefix; `UNSEEN`."""
+        """Return the slot of each prefix (address and number as three rows of words): -1 for none, or `UNSEEN`."""
         if not len(self.hashes):
             return np.full(tails.shape[1], UNSEEN, np.int64)
         hashes = _hashes(tails)
@@ -39,7 +39,7 @@ class PrefixIndex:
         slots: Ints = self.slots.take(indices)
         if same.all():
             return slots
-        # Two prefixes can share a shortcut, and some are new.
+        # Two prefixes can share a shortcut, and others are new.
         misses = np.flatnonzero(~same)
         sought = np.searchsorted(self.hashes, hashes[misses])
         sought[sought == len(self.hashes)] = 0
@@ -53,7 +53,7 @@ class PrefixIndex:
         return same
 
     def add(self, tails: Words, texts: Sequence[bytes], slot_of: Callable[[bytes], int]) -> None:
-        """Add prefixes, also given as texts; `slot_of` returns the slot of the worker that one names (-1: none)."""
+        """Add prefixes, given as words and as texts; `slot_of` returns the slot of the named worker (-1: none)."""
         firsts = np.sort(np.unique(_hashes(tails), return_index=True)[1])
         firsts = firsts[: MOST_PREFIXES - len(self.hashes)]
         slots = np.array([slot_of(texts[index]) for index in firsts.tolist()], np.int64)

@@ -1,4 +1,4 @@
-"""What is known about every core at one moment: sorted columns for the screen, rows for everything else."""
+"""The state of every core at one moment: sorted columns for the screen, rows for everything else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 
 
 class CoreState(enum.IntEnum):
-    """What a core is doing according to its lines; `str()` gives the stable name."""
+    """What a core is doing, according to its lines; `str()` gives the stable name."""
 
     WAITING = 0
     TRAINING = 1
@@ -77,10 +77,10 @@ class CoreState(enum.IntEnum):
 
 
 class FirstNanColumns(NamedTuple):
-    """Records of cores whose loss has been no finite number, as they were at one moment."""
+    """The `FirstNan` records of cores at one moment, as columns."""
 
     rows: Ints
-    """The rows that these are of, ascending."""
+    """The row of each record, ascending."""
     epoch: Ints
     step: Ints
     time: Floats
@@ -88,7 +88,7 @@ class FirstNanColumns(NamedTuple):
     offset: Ints
 
     def of_row(self, row: int, worker: int | None) -> FirstNan | None:
-        """Return the record of a row, which is a core of that worker; None where it has none."""
+        """Return the record of a row, whose core is on `worker`; None if it has none."""
         index = int(np.searchsorted(self.rows, row))
         if index == len(self.rows) or self.rows[index] != row:
             return None
@@ -112,10 +112,10 @@ class FirstNanColumns(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Everything the demultiplexer knows, at one moment. Columns are read-only, of equal length, sorted by core.
+    """Everything that the demultiplexer knows at one moment. Columns are read-only, of equal length, sorted by core.
 
-    `core device worker epoch step` hold -1 where unknown, `loss rate global_rate` NaN (see `known`), `lag` NaN.
-    `device` is the number after `xla:`. `state` holds CoreState codes, `clock` the bytes the line printed.
+    Unknown values are -1 in `core device worker epoch step`, and NaN in `loss rate global_rate` (see `known`) and
+    `lag`. `device` is the number after `xla:`, `state` holds CoreState codes, and `clock` the bytes of the line.
     """
 
     core: Ints
@@ -133,25 +133,25 @@ class Snapshot:
     lag: Floats
     state: npt.NDArray[np.uint8]
     slot: Ints
-    """Places in `workers`, one for each row."""
+    """The index in `workers` of each core's worker."""
     row: Ints
-    """Places in the history, one for each row."""
+    """The row of each core in the history."""
     rate_kind: npt.NDArray[np.uint8]
-    """What each rate counts, and whose it is (`RateKind`)."""
+    """What each rate counts, for a core or the whole job (`RateKind`)."""
     pace: Floats
-    """Each core's own rate as a share of the median core's, over its newest few samples; NaN unknown."""
+    """Each core's rate as a share of the median core's, over its newest few samples; NaN unknown."""
     counting: Bools
-    """Cores whose figures are the pod's: those that go on and are not silent; once all have ended, the last ones."""
+    """Cores that make the pod's figures: those neither ended nor silent; once all have ended, the last ones."""
     behind: Bools
-    """Cores that are behind the others, whatever else their state says."""
+    """Cores that are behind the others, whatever `state` says."""
     slow: Bools
-    """Cores whose rate has been too small a share of the median for long, whatever else their state says."""
-    # Up to here the columns, of which none has a default.
+    """Cores whose rate has been too small a share of the median for too long, whatever `state` says."""
+    # The fields above are the columns: they have no default.
     workers: tuple[WorkerFacts, ...] = ()
-    """Every worker the stream has named, ascending, with or without cores; a nameless one last, if it has cores."""
+    """Every worker that the log names, ascending, with or without cores; last the unnamed one, if it has cores."""
     epochs: tuple[EpochSummary, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Facts that the job printed, the newest of each: `max_accuracy`, `total_train_time`, `average_global_rate`,
+    """The newest facts that the job printed: `max_accuracy`, `total_train_time`, `average_global_rate`,
     `data_wait_percent`, `cluster`.
     """
     lines: int = 0
@@ -160,23 +160,23 @@ class Snapshot:
     overlong: int = 0
     """Lines too long to be read whole."""
     dropped: int = 0
-    """Samples of cores beyond the most that are kept apart."""
+    """Samples of cores for which the table had no more rows."""
     dialects: Mapping[str, int] = field(default_factory=dict)
-    """How many lines each dialect matched."""
+    """The number of lines that each dialect matched."""
     median_step: int | None = None
     median_epoch: int | None = None
     first_time: str | None = None
     last_time: str | None = None
     history: History | None = None
     first_nans: FirstNanColumns | None = None
-    """Where losses became no finite numbers; None where all have been finite."""
+    """Where losses became non-finite; None if all losses have been finite."""
 
     def __len__(self) -> int:
         return len(self.core)
 
     @property
     def loss_spread(self) -> Spread | None:
-        """Return the loss over the cores that count, or else over all; None where none has a number."""
+        """Return the spread of the loss over the counting cores, or over all if none counts; None without a loss."""
         has_loss = ~np.isnan(self.loss)
         values = self.loss[has_loss & self.counting if (has_loss & self.counting).any() else has_loss]
         if not len(values):
@@ -184,40 +184,40 @@ class Snapshot:
         return Spread(float(np.median(values)), float(values.min()), float(values.max()))
 
     @cached_property
-    def _telling(self) -> Bools:
-        """Return the rows whose rates count for the pod: those of cores that count, or else of all."""
+    def _has_pod_rate(self) -> Bools:
+        """Return the rows whose rates count for the pod: those of counting cores, or of all if none counts."""
         has_rate = ~np.isnan(self.rate)
         counting: Bools = has_rate & self.counting
         return counting if counting.any() else has_rate
 
     @property
     def rate_total(self) -> float | None:
-        """Return the rate of the whole pod, in `rate_unit`; None without rates, or where they do not add."""
-        chosen = self._telling
+        """Return the rate of the whole pod in `rate_unit`; None without rates, or if they do not add up."""
+        chosen = self._has_pod_rate
         if not chosen.any():
             return None
         return total_rate(self.rate[chosen], self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
 
     @property
     def rates_add(self) -> bool:
-        """Return whether `rate_total` is a sum: each row's rate is a part of what the pod does."""
-        chosen = self._telling
+        """Return whether `rate_total` is a sum, because each row's rate is a part of the pod's."""
+        chosen = self._has_pod_rate
         return add_up(self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
 
     @property
     def rate_median(self) -> float | None:
-        """Return the median core's rate, in `rate_unit`; None without rates, or where they count different things."""
-        values, kinds = self.rate[self._telling], self.rate_kind[self._telling]
+        """Return the median core's rate in `rate_unit`; None without rates, or if they count different things."""
+        values, kinds = self.rate[self._has_pod_rate], self.rate_kind[self._has_pod_rate]
         return float(np.median(values)) if len(values) and (kinds == kinds[0]).all() else None
 
     @property
     def rate_unit(self) -> str | None:
-        """Return what the rates count per second; None where unknown, or where they count different things."""
-        return common_unit(self.rate_kind[self._telling])
+        """Return what the rates count per second; None if unknown, or if they count different things."""
+        return common_unit(self.rate_kind[self._has_pod_rate])
 
     @property
     def straggling(self) -> Bools:
-        """Return which cores hold the others up, behind or slow; once all have ended, those that did so then."""
+        """Return which cores hold the others up, behind or slow; once all have ended, those that did at the end."""
         is_over = np.isin(self.state, (CoreState.ENDED, CoreState.NAN)).all()
         ended = (self.state == CoreState.ENDED) & is_over
         late: Bools = (self.behind | self.slow) & ((self.state == CoreState.STRAGGLER) | ended)
@@ -234,7 +234,7 @@ class Snapshot:
 
     @property
     def stragglers(self) -> tuple[int | None, ...]:
-        """Return the cores that are behind the others, or slow though they keep step."""
+        """Return the cores that are behind the others, or slow although they keep step."""
         return self.cores_in(CoreState.STRAGGLER)
 
     @property
@@ -250,16 +250,16 @@ class Snapshot:
 
     @property
     def data_wait_share(self) -> float | None:
-        """Return the share (0 to 1) of the newest epoch in which the job waited for its input, as it printed that."""
+        """Return the share (0 to 1) of the newest epoch in which the job waited for data, as the job printed it."""
         value = self.facts.get("data_wait_percent")
         return None if value is None else float(value) / 100
 
     def address_of(self, index: int) -> str | None:
-        """Return the address of the worker a row lives on."""
+        """Return the address of a row's worker."""
         return self.workers[int(self.slot[index])].address
 
     def row_at(self, index: int) -> CoreRow:
-        """Return one row of the view; only what is visible needs to be made."""
+        """Return one row of the view; a table builds only those that are visible."""
         known = int(self.known[index])
         clock = bytes(self.clock[index])
         lag = float(self.lag[index])
@@ -285,7 +285,7 @@ class Snapshot:
 
     @property
     def nan_since(self) -> tuple[int, int] | None:
-        """Return epoch and step (-1: unknown) of the first loss that is still not finite; None: all are finite."""
+        """Return epoch and step (-1: unknown) of the first loss that is still non-finite; None if all are finite."""
         if self.first_nans is None:
             return None
         return self.first_nans.earliest(self.row[self.state == CoreState.NAN])
@@ -295,7 +295,7 @@ class Snapshot:
         return [self.row_at(index) for index in range(len(self))]
 
     def order(self, by: str, reverse: bool) -> Ints:
-        """Return the places of the rows in sorted order: ties by core; unknown and nan last both ways.
+        """Return the indices of the rows in sorted order: ties by core; unknown and NaN last, also with `reverse`.
 
         Raises ValueError for a column that is not in SORT_KEYS.
         """

@@ -28,7 +28,7 @@ FILES = (
     "generic_non_english",
     "headers",
 )
-"""The files in the order in which their dialects are tried: those whose lines are the most distinctive come first."""
+"""The files in the order in which their dialects are tried: those with the most distinctive lines come first."""
 
 _REFERENCE = re.compile(rb"\(\?&(:?)(\w+)\)")
 _GROUP_NAME = re.compile(rb"\?P<\w+>")
@@ -41,14 +41,13 @@ class Catalogue:
     entries: tuple[Mapping[str, Any], ...]
     """The `[[dialect]]` tables, in their order."""
     parts: Mapping[bytes, bytes]
-    """Texts that patterns refer to by name."""
+    """Parts of patterns, to which patterns refer by name."""
     texts: Mapping[str, tuple[str, ...]]
     """Lists of texts that `contains` refers to by name."""
     orders: Mapping[str, tuple[bytes, ...]]
-    """Words of names by what they mean, in their order."""
-
+    """Words of names by what they mean, in the order of the catalogue."""
     translations: Mapping[bytes, bytes]
-    """English words of names by those of other languages."""
+    """The English word for each word of another language."""
 
     @cached_property
     def words(self) -> Mapping[str, frozenset[bytes]]:
@@ -77,12 +76,12 @@ def read_catalogue() -> Catalogue:
 
 
 def join_pattern(pattern: str | list[str]) -> bytes:
-    """Return a pattern that is written in one line or in several."""
+    """Return a pattern that is written as one text or as several."""
     return (pattern if isinstance(pattern, str) else "".join(pattern)).encode()
 
 
 def expand_parts(pattern: bytes) -> bytes:
-    """Put the texts of the named parts into a pattern: `(?&NAME)`, or `(?&:NAME)` without the names of its groups.
+    """Replace `(?&NAME)` in a pattern by the part of that name, and `(?&:NAME)` by the part without group names.
 
     Raises KeyError for an unknown name.
     """

@@ -1,4 +1,4 @@
-"""Dialects: a shape of line as a pattern with named groups, and what its matches mean."""
+"""Dialects: shapes of lines as patterns with named groups, and what their matches mean."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.state.rate_kinds import RateKind
 
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
-"""The values of a sample. `rate` and `global_rate` are in the trainer's unit: see `Dialect.rate`."""
+"""The values of a sample. `Dialect.rate` gives the unit of `rate` and `global_rate`."""
 
 LONGEST = 65_536
-"""Bytes at the end of a longer line that are searched: memory stays bounded, whatever a job prints."""
+"""Bytes that are searched at the end of a longer line, so that memory stays bounded whatever a job prints."""
 
 LOOSE_REACH = 2048
-"""`reach` of dialects with loose middles and of a profile's; real lines are shorter."""
+"""`reach` of a profile's dialects and of those whose patterns can skip text; real lines are shorter."""
 
 SUFFIXES = {b"k": 1e3, b"K": 1e3, b"M": 1e6, b"G": 1e9, b"B": 1e9, b"T": 1e12}
 """Suffixes of shortened numbers (`2.06k`)."""
 
 
 class LineMatch(Protocol):
-    """A match of a pattern, as of `re` and of `regex`."""
+    """A match of a pattern, as `re` and `regex` return it."""
 
     @property
     def re(self) -> Any:
         """Return the compiled pattern."""
 
     def __getitem__(self, group: str, /) -> Any:
-        """Return the text of a group; None if it took no part."""
+        """Return the text of a group; None if the group did not match."""
 
     def start(self) -> int:
         """Return where the match begins."""
@@ -44,14 +44,14 @@ class LineMatch(Protocol):
 
 
 class LinePattern(Protocol):
-    """A compiled pattern, as far as dialects need it."""
+    """The part of a compiled pattern's interface that dialects need."""
 
     def finditer(self, text: bytes, start: int = 0, /) -> Iterable[LineMatch]:
-        """Return all matches from a place on."""
+        """Return all matches from a position on."""
 
 
 class OwnPattern(LinePattern, Protocol):
-    """The pattern of a profile's dialect, which matches nothing any more once it has taken too long."""
+    """The pattern of a profile's dialect, which matches nothing once it has taken too long."""
 
     @property
     def is_given_up(self) -> bool:
@@ -64,45 +64,45 @@ class Kind(enum.Enum):
     SAMPLE = "sample"
     """A core's step and loss."""
     TEST = "test"
-    """An evaluation row of a core: the core lives, but this is no training step."""
+    """A core's row of an evaluation: a sign of life, but no training step."""
     EPOCH = "epoch"
-    """Something about an epoch as a whole."""
+    """A line about a whole epoch."""
     FACT = "fact"
     """A fact about the run that is printed once."""
     HEADER = "header"
-    """What the lines below are: the names over a table, a step above its loss."""
+    """A header of the lines below: the names over a table, or a step above its loss."""
     SECTION = "section"
-    """What the lines below belong to: training, or an evaluation."""
+    """A heading that says whether the lines below are training's or an evaluation's."""
 
 
 class Role(enum.Enum):
     """What decides whether a match of a sample dialect is a training sample."""
 
     SAMPLE = "sample"
-    """Nothing more: the line says so itself."""
+    """The line itself: every match is a sample."""
     BAR = "bar"
     """A bar that runs to its `total` once an epoch: one that begins again without a new epoch is an evaluation's."""
     ABOVE_BAR = "above_bar"
     """A sample whose step a bar right below may show (see `StepBars`)."""
     PART = "part"
-    """A part of a sample: the dialects of one name match its step and its loss on different lines."""
+    """A part of a sample: dialects with the same name match its step and its loss on different lines."""
     DOUBTFUL = "doubtful"
     """A row that is a sample only if the worker prints no other step with a loss."""
     EPOCH_SUMMARY = "epoch_summary"
-    """An epoch's loss, which is a sample only if the worker prints no steps."""
+    """The loss of an epoch, which is a sample only if the worker prints no steps."""
     LOSS_OF_EPOCH = "loss_of_epoch"
-    """The same below the line that names the epoch."""
+    """An epoch's loss as in `EPOCH_SUMMARY`, below the line that names the epoch."""
     FIRST_LOSS_OF_EPOCH = "first_loss_of_epoch"
-    """A loss that nothing calls training's: it is, as the first below the line that names its epoch."""
+    """A loss that is not marked as training's, but is the first below the line that names its epoch."""
 
     @property
     def has_epoch_above(self) -> bool:
-        """Return whether the epoch is named by a line above."""
+        """Return whether a line above names the epoch."""
         return self in _WITH_EPOCH_ABOVE
 
     @property
     def is_summary(self) -> bool:
-        """Return whether it is the loss of an epoch as a whole."""
+        """Return whether the match is the loss of a whole epoch."""
         return self in _SUMMARIES
 
 
@@ -120,24 +120,23 @@ class Dialect:
     source: bytes
     """The pattern as a regular expression that may refer to parts of the catalogue (`(?&LOSS)`)."""
     rate: RateKind = RateKind.UNKNOWN
-    """What its `rate` counts, for one core or all; unknown: the words beside the number decide."""
+    """What `rate` counts, for one core or all; if unknown, the words beside the number decide."""
     moment: str = ""
     """For epochs: `begin` (samples of all cores follow), `end` (they came before) or `above` (steps below it)."""
     ignored_loss: float | None = None
-    """A printed loss that means there is none (torchtitan's pipeline stages print -1)."""
+    """A printed loss that stands for none (torchtitan's pipeline stages print -1)."""
     reach: int = LONGEST
-    """Bytes at a line's end that are searched: patterns with loose middles must not be tried on megabytes."""
+    """Bytes that are searched at the end of a line: patterns that can skip text must not be tried on megabytes."""
     last_only: bool = False
     """Whether only the last of several matches in a line counts (redrawn progress bars)."""
     role: Role = Role.SAMPLE
     """What decides whether a match is a training sample (see `TrainingStage`)."""
     hints_end: bool = False
-    """Whether no word may follow the hint in a line: many lines name a step, and few end with it."""
-
+    """Whether no word may follow the hint in a line: many lines name a step, but few end with it."""
     grammar: str = ""
-    """The role of the lines of names and values that match, in place of a pattern (see `LineReading.role`)."""
+    """Instead of a pattern, the role of the matching lines of names and values (see `LineReading.role`)."""
     own_pattern: OwnPattern | None = None
-    """The pattern of a profile's dialect, which may match what stands before a line's own text, too."""
+    """The pattern of a profile's dialect, which may also match the prefix of a line."""
 
     @property
     def is_own(self) -> bool:
@@ -146,7 +145,7 @@ class Dialect:
 
     @cached_property
     def pattern(self) -> LinePattern:
-        """Return the pattern, compiled when the first line is tried: most logs are of one dialect."""
+        """Return the pattern, compiled for the first line that is tried: most logs have one dialect."""
         if self.grammar:
             from tui.logs.dialects.grammar.names_and_values import NamesAndValues
 
@@ -160,7 +159,7 @@ def dialect_error(name: str, why: str, remedy: str = "") -> UsageError:
 
 
 def slow_dialect_error(dialects: Iterable[Dialect]) -> UsageError | None:
-    """Return the error of the first dialect whose pattern was given up because it took too long; None without one."""
+    """Return the error of the first dialect whose pattern was given up because it took too long; None if none was."""
     for dialect in dialects:
         if dialect.own_pattern is not None and dialect.own_pattern.is_given_up:
             why = "its pattern could hold up everything: searching these lines takes too long"

@@ -1,4 +1,4 @@
-"""The matches of dialects by the shape of a line: lines that differ in digits only are matched once."""
+"""Cache the matches of dialects by the shape of a line: lines that differ only in digits are matched once."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tui.logs.dialects.dialect import Dialect, Kind, LineMatch
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
 MOST_SHAPES = 4096
-"""Shapes in a generation; there are two, the older one holds shapes that were not seen lately."""
+"""Shapes in each of two generations; the older one holds shapes that were not seen lately."""
 
 LONGEST_SHAPE = 512
-"""Bytes of the longest line whose shape is remembered."""
+"""Most bytes of a line whose shape is remembered."""
 
 GLUED_WITHIN = 512
-"""Bytes before a sample that are searched for a prefix glued into the line."""
+"""Bytes before a sample that are searched for the prefix of a line that was glued to the one before."""
 
 
 class DialectMatch(NamedTuple):
-    """A match as places in the text: they are the same in all lines of a shape."""
+    """A match as positions in the text, which are the same in all lines of a shape."""
 
     start: int
     spans: tuple[tuple[str, int, int], ...]
-    """Name, beginning and end of each group that took part."""
+    """Name, beginning and end of each group that matched."""
     is_glued: bool
-    """Whether a prefix with an address stands right before it, in the middle of the line."""
+    """Whether a prefix with an address stands shortly before it, in the middle of the line."""
 
     def values(self, text: bytes) -> dict[str, bytes]:
         """Return the values in a text of this shape, by the names of the groups."""
@@ -43,7 +43,7 @@ class LineMatches(NamedTuple):
 
     found: tuple[tuple[Dialect, tuple[DialectMatch, ...]], ...]
     is_bare: bool
-    """Whether such a line begins neither with a prefix nor with a certain label."""
+    """Whether such a line begins with neither a prefix nor an unambiguous label."""
 
 
 _NOTHING = LineMatches((), False)
@@ -53,9 +53,8 @@ _NOTHING_BARE = LineMatches((), True)
 class DialectReader:
     """Tries dialects on lines.
 
-    No pattern of the catalogue takes one digit for another kind of character than the other digits, so that its
-    matches depend on a line's shape alone: its bytes with every digit replaced by the same. A profile's patterns are
-    tried on every line.
+    No pattern of the catalogue distinguishes one digit from another. So its matches depend only on the shape of a
+    line: its bytes with every digit replaced by 0. A profile's patterns are tried on every line.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
@@ -70,17 +69,17 @@ class DialectReader:
 
     @property
     def size(self) -> int:
-        """Number of shapes remembered."""
+        """Return the number of remembered shapes."""
         return len(self._young) + len(self._old)
 
     def known(self, line: bytes) -> LineMatches | None:
-        """Return the matches of a line without a prefix if one of its shape has been read; else None."""
+        """Return the matches of a line without a prefix if a line of its shape has been read; else None."""
         if len(line) > LONGEST_SHAPE or any(_could_match(dialect, line) for dialect in self._own):
             return None
         return self._known(line.translate(_DIGITS_ALIKE))
 
     def read(self, line: bytes, own_text: bytes) -> LineMatches:
-        """Return the matches of dialects in a line's own text; those of a profile's in the whole line."""
+        """Return the matches in a line's own text, and those of a profile's dialects in the whole line."""
         shape = own_text.translate(_DIGITS_ALIKE)
         matches = self._known(shape)
         if matches is None:
@@ -107,9 +106,9 @@ class DialectReader:
         self._young[shape] = matches
 
     def dialects_for(self, shape: bytes) -> tuple[Dialect, ...]:
-        """Return the dialects of which a line of this shape holds a hint.
+        """Return the dialects with a hint in a line of this shape.
 
-        One search rejects most lines that hold none: a megabyte of binary data has thousands of them.
+        One search rejects most lines without a hint: a megabyte of binary data has thousands of them.
         """
         indices = set(self._always)
         if self._any_part is None or self._any_part.search(shape) is None:
@@ -123,7 +122,7 @@ class DialectReader:
 
 
 def _could_match(dialect: Dialect, line: bytes) -> bool:
-    """Return whether a line contains what the dialect says that every match contains."""
+    """Return whether a line contains a hint of the dialect, or the dialect has none."""
     return not dialect.hints or any(hint in line for hint in dialect.hints)
 
 
@@ -135,7 +134,7 @@ def _read(text: bytes, dialects: Sequence[Dialect]) -> LineMatches:
 
 
 def _find(text: bytes, dialects: Sequence[Dialect]) -> tuple[tuple[Dialect, tuple[DialectMatch, ...]], ...]:
-    """Return the matches of dialects in a text; only the first that finds samples may find some."""
+    """Return the matches of dialects in a text; samples are only those of the first dialect that finds any."""
     found = []
     sampled: str | None = None
     for dialect in dialects:
@@ -152,7 +151,7 @@ def _find(text: bytes, dialects: Sequence[Dialect]) -> tuple[tuple[Dialect, tupl
 
 @lru_cache(maxsize=4)
 def _hinting(hints: tuple[tuple[bytes, ...], ...]) -> dict[bytes, list[int]]:
-    """Return the places of the dialects that each hint belongs to (cached: there is a reader per run)."""
+    """Return the indices of the dialects of each hint (cached, because each run has a reader)."""
     indices: dict[bytes, list[int]] = {}
     for index, dialect_hints in enumerate(hints):
         for hint in dialect_hints:

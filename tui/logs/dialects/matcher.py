@@ -1,4 +1,4 @@
-"""Try dialects on single lines, and record the samples, epochs and facts they find in the demultiplexer's state."""
+"""Try dialects on single lines, and record the samples, epochs and facts that they find."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tui.logs.state.samples import CLOCK_BYTES
 _NAN = float("nan")
 
 _MOST_COUNTED = 1e15
-"""No run reaches a larger step: `2.5e+88` is no step."""
+"""The largest step that a run can reach: `2.5e+88` is no step."""
 
 
 class Matcher:
-    """Reads single lines, dialect by dialect in their order."""
+    """Tries the dialects in their order on single lines."""
 
     def __init__(self, state: DemuxState, dialects: Sequence[Dialect]) -> None:
         self._state = state
@@ -39,29 +39,29 @@ class Matcher:
 
     @property
     def has_open_header(self) -> bool:
-        """Return whether a line may belong to a header or sample above it, though its own text does not show it."""
+        """Return whether the next line may belong to a header or sample above, although its text does not show it."""
         return self._openings.any or self._bars.is_waiting
 
     def restart(self) -> None:
-        """Note that the job was started again."""
+        """Note that the job was restarted."""
         self._stage.restart()
         self._bars = StepBars()
 
     def finish(self, stream: Stream) -> None:
-        """Record what waited for a line that will not come."""
+        """Record the samples that wait for another line, since none will come."""
         self._record(self._bars.finish(stream.slot))
 
     def expire(self, now: float) -> None:
-        """Record what has waited for another line for too long."""
+        """Record the samples that have waited too long for another line."""
         self._record(self._bars.expire(now))
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
-        """Try all dialects on a line's own text, without prefixes of tools; a profile's on the whole line."""
+        """Try all dialects on a line's own text (without prefixes of launchers), and a profile's on the whole line."""
         own_text = own_text.removeprefix(codecs.BOM_UTF8)
         self._take(stream, self._reader.read(line, own_text), line, own_text, now)
 
     def match_known(self, stream: Stream, line: bytes, now: float | None) -> bool:
-        """Record a line without a prefix whose shape has been read before; return whether it is one."""
+        """Record a line if it has no prefix and a shape that was read before; return whether it was recorded."""
         reading = self._reader.known(line)
         if reading is None or not reading.is_bare:
             return False
@@ -70,7 +70,7 @@ class Matcher:
         return True
 
     def training(self, stream: Stream, match: re.Match[bytes], now: float | None) -> None:
-        """Record a line that is a PyTorch/XLA training line from its beginning to its end."""
+        """Record a line that is nothing but a PyTorch/XLA training line."""
         self._state.count_match(TRAINING.name)
         values = {name: value for name, value in match.groupdict().items() if value is not None}
         slot = self._state.slot_or_unnamed(stream.known_slot)
@@ -85,7 +85,7 @@ class Matcher:
             self._state.count_match(dialect.name)
             text = line if dialect.is_own else own_text
             if dialect.role.is_summary and dialect.role.has_epoch_above and self._take_beneath(stream, own_text, now):
-                # The step above says more than the epoch further up.
+                # The step above is more precise than the epoch further up.
                 continue
             if dialect.kind is Kind.SAMPLE:
                 for match in matches:
@@ -115,7 +115,7 @@ class Matcher:
             self._take_beneath(stream, own_text, now)
 
     def _add(self, sample: HeldSample) -> None:
-        """Record a sample, or hold it while a bar may show its step."""
+        """Record a sample, or hold it while a bar below may show its step."""
         waits = sample.dialect.role is Role.ABOVE_BAR and "step" not in sample.values
         self._record(self._bars.add(sample) if waits else [sample])
 
@@ -124,7 +124,7 @@ class Matcher:
             self.sample(*sample)
 
     def _section(self, slot: int, trains: bool) -> None:
-        """Note that a worker's next lines are training's, or an evaluation's."""
+        """Note that a worker's next lines are training's or an evaluation's."""
         if trains:
             self._stage.begin_training(slot)
         else:
@@ -132,12 +132,12 @@ class Matcher:
             self._stage.begin_evaluation(slot, self._state.table.newest_of(slot))
 
     def _take_value(self, stream: Stream, line: bytes, now: float | None) -> bool:
-        """Record what a line of an open table of values means; return whether it is one."""
+        """Record a line of an open table of values; return whether the line is one."""
         slot = self._state.slot_or_unnamed(stream.known_slot)
         return self._record_rows(stream, slot, self._openings.take_value(slot, line), now)
 
     def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> bool:
-        """Record what a line means below an open header; return whether it belongs to one."""
+        """Record a line below an open header; return whether the line belongs to it."""
         if not self._openings.any:
             return False
         slot = self._state.slot_or_unnamed(stream.known_slot)
@@ -150,7 +150,7 @@ class Matcher:
         return rows is not None
 
     def _where(self, stream: Stream, match: DialectMatch, text: bytes) -> tuple[int, float | None]:
-        """Return slot and date of a match: the line's own, or those of a prefix glued into the line before it."""
+        """Return slot and date of a match: the line's, or those of a prefix in the middle of the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
         if match.is_glued and stream.slot is None:
             nearest = max(0, match.start - GLUED_WITHIN)
@@ -169,7 +169,7 @@ class Matcher:
         where: tuple[int, float | None],
         now: float | None,
     ) -> None:
-        """Record one core's step from the values that a dialect matched; `where` is its slot and its date."""
+        """Record a core's step from the values that a dialect matched; `where` is its slot and date."""
         slot, moment = where
         if dialect.role is Role.PART:
             joined = self._stage.join_parts(slot, dialect.name, values)

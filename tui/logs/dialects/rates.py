@@ -10,7 +10,7 @@ from tui.logs.dialects.dialect import SUFFIXES
 from tui.logs.state.rate_kinds import RateKind
 
 GROUPS = ("its", "pace", "milli", "micro", "named_pace", "named_milli", "unit", "counted", "counts")
-"""Groups that a rate is computed from if a line prints none, and those that say what it counts."""
+"""Groups from which a rate is computed if a line prints none, and groups that say what it counts."""
 
 _WORDS_OF_KINDS = (
     (re.compile(rb"tok|word|^[tw]ps"), RateKind.TOKENS),
@@ -23,26 +23,26 @@ _WORDS_OF_KINDS = (
         RateKind.EXAMPLES,
     ),
 )
-"""What a rate counts by its name, or by the unit beside it; `rate` alone is PyTorch/XLA's own, of examples."""
+"""What a rate counts, by its name or the unit beside it; PyTorch/XLA's `rate` counts examples."""
 
 _A_DEVICE = re.compile(rb"(?<![a-z])(?:chip|device|core|[gt]pu)(?![a-z])")
 _OF_ALL = re.compile(rb"(?<![a-z])(?:global|total|overall|aggregate)(?![a-z])")
-_LESS = {
+_NARROWED = {
     (RateKind.EXAMPLES, True, False): RateKind.EXAMPLES_A_DEVICE,
     (RateKind.TOKENS, True, False): RateKind.TOKENS_A_DEVICE,
     (RateKind.EXAMPLES, False, True): RateKind.EXAMPLES_OF_ALL,
     (RateKind.TOKENS, False, True): RateKind.TOKENS_OF_ALL,
 }
-"""Kinds of rates of one device, and of the whole job."""
+"""The kind of a rate that is named as one device's, or as the whole job's."""
 
 
 def kind_of(values: Mapping[str, bytes], dialect: RateKind = RateKind.UNKNOWN) -> RateKind:
-    """Return what the rate of a line counts, for one core or all: as its dialect says, else by the words beside it.
+    """Return what the rate of a line counts, for one core or all: as its dialect says, else as the words beside it say.
 
-    The time of a step counts steps, and so does a progress bar whose unit is unknown.
+    The time of a step counts steps, and so does a progress bar with an unknown unit.
     """
     if "rate" in values:
-        # Beside a progress bar's own rate those words are the bar's.
+        # In a line with a progress bar, these words are the bar's.
         names = () if values.keys() & {"its", "pace"} else ("unit", "counted", "counts")
         return dialect or _kind_named(b" ".join(values[name] for name in names if name in values))
     if "its" in values or "pace" in values or "named_pace" in values:
@@ -52,14 +52,14 @@ def kind_of(values: Mapping[str, bytes], dialect: RateKind = RateKind.UNKNOWN) -
 
 @lru_cache(maxsize=1024)
 def _kind_named(words: bytes) -> RateKind:
-    """Return the kind of a rate that these words name; unknown if they do not say what it counts."""
+    """Return the kind of rate that these words name; UNKNOWN if they do not say what it counts."""
     plain = words.lower().replace(b"_", b" ")
     kind = next((kind for pattern, kind in _WORDS_OF_KINDS if pattern.search(plain)), RateKind.UNKNOWN)
-    return _LESS.get((kind, bool(_A_DEVICE.search(plain)), bool(_OF_ALL.search(plain))), kind)
+    return _NARROWED.get((kind, bool(_A_DEVICE.search(plain)), bool(_OF_ALL.search(plain))), kind)
 
 
 def rate_of(values: Mapping[str, bytes]) -> float | None:
-    """Return the rate of a line: in the printed unit, else in steps per second; None without one."""
+    """Return the rate of a line, in the printed unit or else in steps per second; None without a rate."""
     if "rate" in values:
         return number(values["rate"])
     if "its" in values:

@@ -1,4 +1,4 @@
-"""The steps of samples that print none, from the progress bar that their trainer draws again right below them."""
+"""Find the steps of samples without one in the progress bar that their trainer redraws right below."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tui.logs.dialects.dialect import Dialect
 from tui.logs.files.line_assembler import Stream
 
 _LONGEST_WAIT_S = 1.0
-"""Seconds for which a sample is held if no further line comes."""
+"""Seconds for which a sample is held if no other line comes."""
 _MOST_MISSES = 3
-"""Samples in a row without a bar below them, after which none of that worker is held any more."""
+"""Consecutive samples without a bar below them, after which no sample of that worker is held."""
 
 
 class HeldSample(NamedTuple):
-    """A sample without a step: its stream, dialect and values, its slot and date, and when it came."""
+    """A sample: its stream, dialect and values, its slot and date, and the time of its arrival."""
 
     stream: Stream
     dialect: Dialect
@@ -29,10 +29,10 @@ class HeldSample(NamedTuple):
 
 
 class StepBars:
-    """Holds a worker's sample until its next line: a bar there shows the step at which the sample was printed.
+    """Holds a worker's sample until its next line: if that is a bar, it shows the step of the sample.
 
-    A bar above the sample may be older, because tqdm skips drawings when steps are fast. Below samples that come in
-    bursts, from a buffer of their own, no bar is drawn.
+    A bar above the sample may be older, because tqdm skips redraws when steps are fast. Samples that arrive in bursts,
+    from a separate buffer, have no bar below them.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class StepBars:
         """By slot."""
         self._misses: Counter[int] = Counter()
         self._totals: dict[int, bytes] = {}
-        """The last step of each worker's newest bar: after a change of it, a bar may be an evaluation's."""
+        """The total of each worker's newest bar, by slot: a bar with another total may be an evaluation's."""
 
     @property
     def is_waiting(self) -> bool:
@@ -48,7 +48,7 @@ class StepBars:
         return bool(self._held)
 
     def add(self, sample: HeldSample) -> list[HeldSample]:
-        """Hold a sample; return what need not wait, or no longer: the sample, or one that was held before it."""
+        """Hold a sample; return the samples that are not held: an earlier one, or this one if bars are not expected."""
         slot = sample.where[0]
         if self._misses[slot] >= _MOST_MISSES:
             return [sample]
@@ -56,7 +56,7 @@ class StepBars:
         return [] if before is None else [before]
 
     def take(self, slot: int, line: bytes) -> list[HeldSample]:
-        """Return the sample that is held of a worker, now that its next line came; blank lines do not count."""
+        """Return the held sample of a worker, whose next line came; a blank line does not count."""
         if slot not in self._held or not line.strip():
             return []
         sample, bar = self._held.pop(slot), _bar().match(line)
@@ -71,7 +71,7 @@ class StepBars:
         return [sample._replace(values={**values, **sample.values})]
 
     def finish(self, slot: int | None) -> list[HeldSample]:
-        """Return the sample that is held of a worker, or of all: no further line will come."""
+        """Return the held sample of a worker (None: of all workers), since no other line will come."""
         return [self._held.pop(held) for held in [*self._held] if slot in (None, held)]
 
     def expire(self, now: float) -> list[HeldSample]:
@@ -82,7 +82,7 @@ class StepBars:
 
 @cache
 def _bar() -> re.Pattern[bytes]:
-    """Return the pattern of tqdm's bar without a text of its own."""
+    """Return the pattern of a tqdm bar without other text."""
     return re.compile(
         expand_parts(
             rb"\s{0,8}\d{1,3}%\|[^|\n]{0,1000}\| (?&STEP)/(?P<total>\d{1,12}) \[(?&BAR_RATE)[^\]\n]{1,80}\]\s{0,8}$"

@@ -1,4 +1,4 @@
-"""Dialects of a profile: the tables are checked, and their patterns are run with a limit on time."""
+"""Dialects of a profile: check their tables, and run their patterns with time limits."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import regex
 from tui.logs.dialects.dialect import COLUMNS, LOOSE_REACH, Dialect, Kind, LineMatch, dialect_error
 
 LONGEST_SEARCH_S = 0.25
-"""Seconds after which the search of one line is broken off."""
+"""Seconds after which the search of a line is aborted."""
 
 CREDIT_S = 1.0
-"""CPU seconds that a pattern may use beyond those earned by the lines it is tried on; then it is given up."""
+"""CPU seconds that a pattern may use beyond those that its lines earn, before it is given up."""
 
 EARNED_S = 0.001
-"""CPU seconds that a pattern earns per line; usual patterns take a hundredth of it."""
+"""CPU seconds that a pattern earns per line; usual patterns need a hundredth of this."""
 
 _KEYS = ("pattern", "columns", "contains", "samples")
 
@@ -25,7 +25,7 @@ _KEYS = ("pattern", "columns", "contains", "samples")
 class TimedPattern:
     """A pattern that cannot hold up the reader: each search has a time limit, and all searches have a budget.
 
-    A pattern that has used up its budget is given up: it matches nothing any more.
+    A pattern that has used up its budget is given up and matches nothing from then on.
     """
 
     def __init__(self, source: bytes) -> None:
@@ -43,7 +43,7 @@ class TimedPattern:
         return self._credit_s <= 0
 
     def finditer(self, text: bytes, start: int = 0) -> Sequence[LineMatch]:
-        """Return all matches in a text from a place on; none if the search takes too long."""
+        """Return all matches in a text from a position on; none if the search takes too long."""
         if self.is_given_up:
             return ()
         started_at = time.thread_time()
@@ -109,7 +109,7 @@ def _rename_groups(name: str, source: str, columns: Any) -> str:
 
 
 def _texts(name: str, entry: Mapping[str, Any], key: str) -> list[str]:
-    """Return the texts of a key that holds one or several."""
+    """Return the texts of a key whose value is one text or a list."""
     value = entry.get(key, [])
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not all(isinstance(text, str) and text for text in texts):

@@ -1,4 +1,4 @@
-"""The cells of the axis that all cores' curves share, with the pod's time and progress in each cell."""
+"""The cells of the axis that the curves of all cores share, with the pod's time and progress in each cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tui.logs._compat_numpy import Ints, np, places_of
 from tui.logs.history.time_axis import Placed
 
 BUCKETS = 64
-"""Cells kept, and so points of a curve. A run too long for them makes each cell twice as long."""
+"""Cells, and so the points of a curve. When a run becomes too long for them, each cell doubles its length."""
 
 
 class SeriesGrid:
@@ -16,23 +16,23 @@ class SeriesGrid:
 
     def __init__(self) -> None:
         self.shift = 0
-        # Lists: they are read and written cell by cell.
+        # Lists, because they are read and written cell by cell.
         self.time = [math.nan] * BUCKETS
         """The moment of the newest sample in each cell."""
         self.epoch, self.step = [-1] * BUCKETS, [-1] * BUCKETS
-        """Epoch and step of the core with the most progress."""
+        """Epoch and step of the core that was furthest in each cell."""
         self.samples = [0] * BUCKETS
         self._is_empty = True
         self._base = self._low = self._high = 0
-        """The first cell's place on the axis, counted in cells; the first and last tick of all samples."""
+        """The number of the first cell on the axis; the first and last tick of all samples."""
 
     @property
     def used(self) -> Ints:
-        """Return the cells that have samples."""
+        """Return the indices of cells with samples."""
         return places_of(np.array(self.samples) > 0)
 
     def fit(self, placed: Placed) -> Ints | None:
-        """Extend the cells over these samples; return the new cell of each old one, None if nothing moves."""
+        """Extend the cells over these samples; return the new index of each old cell, or None if none moves."""
         if self._is_empty:
             self._low, self._high, self._is_empty = placed.low, placed.high, False
         self._low, self._high = min(self._low, placed.low), max(self._high, placed.high)
@@ -48,7 +48,7 @@ class SeriesGrid:
         return target
 
     def gather(self) -> Ints:
-        """Move everything into the first cell, at the axis' origin; return the same as `fit`."""
+        """Move everything into the first cell, at the origin of the axis; return new indices as `fit` does."""
         target: Ints = np.zeros(BUCKETS, np.int64)
         self.shift = self._base = self._low = self._high = 0
         self._move(target)
@@ -63,7 +63,7 @@ class SeriesGrid:
                 self._add(cell, time, epoch, step, samples)
 
     def cells(self, placed: Placed) -> Ints | int:
-        """Return the cell of each sample; one number where it is the same for all."""
+        """Return the cell of each sample; one number if it is the same for all."""
         if placed.low >> self.shift == placed.high >> self.shift:
             return (placed.low >> self.shift) - self._base
         return (placed.ticks() >> self.shift) - self._base

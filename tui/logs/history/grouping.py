@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from tui.logs._compat_numpy import Ints, np, npt, places_of
 
 MOST_ROWS = 65_536
-"""Rows at most: twice the cores of the largest pod. A row's number fits 16 bits, which numpy sorts fastest."""
+"""Most rows, twice the cores of the largest pod. A row's number fits 16 bits, which numpy sorts fastest."""
 
 
 def ends_of(values: npt.NDArray[Any]) -> Ints:
-    """Return the last place of each run of equal values."""
+    """Return the last index of each run of equal values."""
     edges = places_of(values[1:] != values[:-1])
     ends = np.empty(len(edges) + 1, np.int64)
     ends[:-1], ends[-1] = edges, len(values) - 1
@@ -19,21 +19,21 @@ def ends_of(values: npt.NDArray[Any]) -> Ints:
 
 
 class RowGroups(NamedTuple):
-    """Samples of a batch grouped by row, in arrival order within each."""
+    """Samples of a batch grouped by row, in arrival order within each row."""
 
     order: Ints
-    """Places in the batch."""
+    """Indices in the batch."""
     ordered: npt.NDArray[np.uint16]
     """The row of each sample, ascending."""
     rows: Ints
-    """The rows there are; for each, where it starts and ends (its last place) in `order`, and how long it is."""
+    """The rows that occur; for each, its first and last index in `order`, and its number of samples."""
     starts: Ints
     ends: Ints
     sizes: Ints
 
     @classmethod
     def of(cls, rows: npt.NDArray[np.integer[Any]]) -> RowGroups:
-        """Group the rows of a batch; they fit 16 bits, which numpy sorts fastest."""
+        """Group the samples of a batch, given the row of each."""
         short = rows.astype(np.uint16, copy=False)
         order = short.argsort(kind="stable")
         ordered = short[order]

@@ -1,4 +1,4 @@
-"""Every core's loss and rate over its whole run, in bounded memory: for sparklines and charts."""
+"""Every core's loss and rate over the whole run, in bounded memory, for sparklines and charts."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from tui.logs.packed_digits import Figures
 __all__ = ["BUCKETS", "MOST_ROWS", "CoreSeries", "History", "PodSeries", "median_of"]
 
 _ROWS_AT_ONCE = 1024
-"""Rows whose cells are moved together; a copy of them takes memory while they are."""
+"""Rows whose cells are moved together, which needs memory for a copy of them."""
 
 _STILL_THERE = 3
-"""After its newest sample a core counts for this many times the longest pause between two of its samples."""
+"""A core counts for this many times the longest pause between its samples after its newest one."""
 
 _EMPTY = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-"""A cell without a sample: two NaNs of a kind that no parsed number gives."""
+"""A cell without a sample: two NaNs with bits that no parsed number has."""
 
 Trail = npt.NDArray[np.float32]
 
 
 class PodSeries(NamedTuple):
-    """The whole pod over its run, a point for each moment that is kept; oldest first.
+    """The whole pod over its run, one point for each cell with samples, oldest first.
 
-    `loss_median`, `loss_min` and `loss_max` are over each core's newest loss at `time`, `rate_total` is the sum of
-    their newest rates, or their median where rates do not add up (see `Snapshot.rates_add`). A core counts until it
-    is silent for much longer than its samples have ever been apart. `time` in seconds (UTC, or the log's own clock
-    taken as such; NaN unknown); `step` and `epoch` are those of the core that had come furthest (-1 unknown).
+    `loss_median`, `loss_min` and `loss_max` are those of the cores' newest losses at `time`; `rate_total` is the sum
+    of their newest rates, or the median if rates do not add up (see `Snapshot.rates_add`). A core counts until it has
+    been silent for much longer than any pause between its samples. `time` is in seconds, in UTC or by the log's clock
+    (NaN unknown); `step` and `epoch` are those of the core that was furthest (-1 unknown).
     """
 
     time: Floats
@@ -43,11 +43,11 @@ class PodSeries(NamedTuple):
     loss_max: Floats
     rate_total: Floats
     began: float = float("nan")
-    """The time of the run's first sample: the first point stands at the end of what it covers."""
+    """The time of the run's first sample; the time of the first point is the end of its cell."""
 
 
 class CoreSeries(NamedTuple):
-    """One core's kept samples, oldest first. Epoch, step (-1 unknown) and time (NaN unknown) are the sample's own."""
+    """The stored samples of a core, oldest first; -1 is an unknown epoch or step, NaN an unknown time."""
 
     epoch: Ints
     step: Ints
@@ -57,9 +57,9 @@ class CoreSeries(NamedTuple):
 
 
 def _room(kind: type[np.generic], row: int) -> npt.NDArray[Any]:
-    """Return zeros, `row` of them for each possible row; the system gives memory only to those written to.
+    """Return `row` zeros for each possible row; the system allocates memory only for those that are written to.
 
-    So nothing is copied when rows are added, and old and new columns are never held side by side.
+    So adding rows copies nothing, and never needs memory for an old and a new column at once.
     """
     return np.frombuffer(mmap.mmap(-1, MOST_ROWS * row * np.dtype(kind).itemsize), kind)
 
@@ -67,16 +67,16 @@ def _room(kind: type[np.generic], row: int) -> npt.NDArray[Any]:
 class History:
     """Loss and rate of each core over the run, in cells of time that are the same for all cores.
 
-    A cell holds the newest sample of each core that has one in it; where a cell is empty, the core's newest value is
-    that of the cell before. So at the end of every cell the newest value of every core is known. A core's own samples
-    never go back: one from before the core's newest cell, as of a clock that was set back, belongs to that cell. The
-    same samples leave the same history however they were cut into batches.
+    A cell holds the newest sample of each core with a sample in it; where a core's cell is empty, its newest value is
+    that of the cell before, so that every core's newest value at the end of every cell is known. A core never goes
+    back in time: a sample from before its newest cell, as after a clock was set back, goes into that cell. The
+    history does not depend on how the samples were cut into batches.
     """
 
     def __init__(self, *, steps: bool = False) -> None:
         """With `steps`, also keep each sample's epoch, step and time: four times the memory."""
         self.counts: Ints = _room(np.int64, 1)
-        """Samples of each row there can be."""
+        """The number of samples of each possible row."""
         self._axis = SeriesAxis(_room(np.float64, 1))
         self._grid = SeriesGrid()
         self.restarted = -np.inf
@@ -85,7 +85,7 @@ class History:
         self._first: Trail = _room(np.float32, 1)
         self._last: npt.NDArray[np.int16] = _room(np.int16, 1)
         """The newest cell of each row that is not empty."""
-        # Side by side, as they are written: a row is no longer in the CPU's caches when its next line comes.
+        # Side by side, so that a sample costs one cache miss: its row has left the CPU's caches since its last line.
         self._pairs: Trail = _room(np.float32, 2 * BUCKETS).reshape(-1, BUCKETS, 2)
         self._cells: npt.NDArray[np.uint64] = self._pairs.view(np.uint64)[:, :, 0]
         """Loss and rate of each cell as one word."""
@@ -103,9 +103,9 @@ class History:
         time: Floats,
         clocks: Clocks | None = None,
     ) -> None:
-        """Take in a batch of samples in arrival order.
+        """Add a batch of samples in arrival order.
 
-        `time` is in seconds (NaN unknown), `clocks` gives what their lines print beside that.
+        `time` is in seconds (NaN unknown), `clocks` reads the clocks that the lines print.
         """
         rows = runs.rows
         before = self.counts[rows]
@@ -129,7 +129,7 @@ class History:
             column.reshape(-1)[at] = values[last]
 
     def _last_of_each(self, runs: RowGroups, cells: Ints | int) -> tuple[Ints, Ints]:
-        """Return each row's last sample in each cell: the cell's place among all rows', the sample's in the batch."""
+        """Return each row's last sample in each cell: the index of the cell in all rows, and that of the sample."""
         rows = runs.rows
         if isinstance(cells, int):
             newest = np.maximum(self._last[rows], cells).astype(np.int64)
@@ -144,16 +144,16 @@ class History:
         return places[ends], runs.order[ends]
 
     def _begin(self, rows: Ints, losses: Floats) -> None:
-        """Make room for rows without samples before, and keep the first loss of each."""
+        """Make room for rows that had no samples, and keep the first loss of each."""
         end = max(self._rows, int(rows.max()) + 1)
         self._cells[self._rows : end] = _EMPTY
         self._rows = end
-        self._last[rows] = 0  # moved along with the cells of other rows so far
+        self._last[rows] = 0  # moved until now along with the cells of other rows
         with np.errstate(over="ignore"):
             self._first[rows] = losses
 
     def _move(self, target: Ints | None) -> None:
-        """Move each cell to its `target`; of several cells that become one, the newest stays."""
+        """Move each cell to its `target`; of several cells that become one, keep the newest."""
         if target is None:
             return
         for start in range(0, self._rows, _ROWS_AT_ONCE):
@@ -171,7 +171,7 @@ class History:
         self.restarted = float(np.fmax.reduce(self._grid.time, axis=None, initial=self.restarted))
 
     def replace(self, row: int, loss: float, rate: float) -> None:
-        """Correct the newest point of a row: another line added to the same step."""
+        """Correct the newest point of a row, because another line added to its step."""
         with np.errstate(over="ignore"):
             for index, value in enumerate((loss, rate)):
                 if not np.isnan(value):
@@ -182,7 +182,7 @@ class History:
         return places_of(self._cells[row] != _EMPTY) if self.counts[row] else np.zeros(0, np.int64)
 
     def interval(self) -> float:
-        """Return the seconds that usually lie between two lines of a core; NaN where its lines have no times."""
+        """Return the usual seconds between two lines of a core; NaN if the lines have no times."""
         used, cores = self._grid.used, np.count_nonzero(self.counts[: self._rows])
         if not self._axis.is_time or len(used) < 2 or self.counts.max() < 2:
             return float("nan")
@@ -190,14 +190,14 @@ class History:
         return float(np.median(passed * cores / np.array(self._grid.samples)[used[1:]]))
 
     def losses(self, row: int) -> Trail:
-        """Return a core's loss, oldest first; the very first sample stands at the front."""
+        """Return a core's losses, oldest first, beginning with that of its very first sample."""
         trail: Trail = self._pairs[row, self._full(row), 0]
         if len(trail) > 1:
             trail[0] = self._first[row]
         return trail
 
     def loss_medians(self, rows: Ints) -> Floats:
-        """Return the median of some rows' newest losses at the end of each cell, by cell; NaN where none is used."""
+        """Return the median of the rows' newest losses at the end of each cell; NaN for a cell without samples."""
         medians, used = np.full(BUCKETS, np.nan), self._grid.used
         rows = rows[self.counts[rows] > 0]
         values = self._newest_values(rows, used)
@@ -205,13 +205,13 @@ class History:
         return medians
 
     def loss_deviations(self, row: int, medians: Floats) -> Floats:
-        """Return how far a core's losses are above `loss_medians`, oldest first."""
+        """Return the differences of a core's losses from `loss_medians`, oldest first."""
         cells = self._full(row)
         deviations: Floats = self._pairs[row, cells, 0] - medians[cells]
         return deviations
 
     def rates(self, row: int) -> Trail:
-        """Return a core's rate, oldest first."""
+        """Return a core's rates, oldest first."""
         trail: Trail = self._pairs[row, self._full(row), 1]
         return trail
 
@@ -223,7 +223,7 @@ class History:
         return CoreSeries(epoch, step, time, self._pairs[row, cells, 0], self._pairs[row, cells, 1])
 
     def _newest_values(self, rows: Ints, cells: Ints) -> Trail:
-        """Return each row's newest loss and rate at the end of each of some cells, by cell and row."""
+        """Return each row's newest loss and rate at the end of each of these cells, by cell and row."""
         values = np.empty((len(cells), len(rows)), np.uint64)
         for index, number in enumerate(cells.tolist()):
             values[index] = self._cells[rows, number]
@@ -232,11 +232,11 @@ class History:
         return values.view(np.float32).reshape(*values.shape, 2)
 
     def pod(self, rows: Ints, *, rates_add: bool = True) -> PodSeries:
-        """Return the pod's loss and rate over the run, from the given rows (one for each core)."""
+        """Return the pod's loss and rate over the run, given the row of each core."""
         rows = rows[self.counts[rows] > 0]
         used = self._grid.used if len(rows) else np.zeros(0, np.int64)
         if not self._axis.is_time and len(rows) and self.counts[rows].max() < 2:
-            # All cores' first samples came at once: that is one moment, not a curve.
+            # Each core has one sample, all at the same time: that is a moment, not a curve.
             used = used[-1:]
         values = self._newest_values(rows, used)
         counted = self._counted(rows, used)
@@ -270,9 +270,9 @@ def _losses_of(values: Trail, counted: Bools) -> Trail:
 
 
 def _rate_total(rate: Trail, counted: Bools, adds: bool) -> Floats:
-    """Return the sum of the cores' newest rates in each cell; NaN where only some have printed one so far.
+    """Return the sum of the cores' newest rates in each cell, or their median if rates do not add up.
 
-    Where rates do not add up it is their median.
+    It is NaN until all cores have printed one.
     """
     counted = counted & ~np.isnan(rate)
     total, counts = np.full(len(rate), np.nan), np.count_nonzero(counted, axis=1)
@@ -285,9 +285,9 @@ def _rate_total(rate: Trail, counted: Bools, adds: bool) -> Floats:
 
 
 def median_of(values: Trail | Floats, *, of_two_higher: bool = False) -> Floats:
-    """Return the median of each line, NaNs left out; NaN for a line that has nothing else.
+    """Return the median of each line without NaNs; NaN for a line of NaNs.
 
-    Of two values in the middle it is the mean or, `of_two_higher`, the higher one.
+    Of two values in the middle, it is the mean or, with `of_two_higher`, the higher one.
     """
     if not values.shape[1]:
         return np.full(len(values), np.nan)

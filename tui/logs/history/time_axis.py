@@ -1,4 +1,4 @@
-"""Place samples on the axis that all cores' curves share: time or, without times, the place in the log."""
+"""Place samples on the axis that the curves of all cores share: time or, without times, the order in the log."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tui.logs._compat_numpy import Floats, Ints, np
 from tui.logs.history.grouping import RowGroups
 
 TICKS_PER_S = 1 << 20
-"""Steps of the axis in a second: the narrowest that a point can be."""
+"""Ticks of the axis per second: a tick is the narrowest possible cell."""
 
 LONGEST_S = float(1 << 25)
-"""A moment further than this (388 days) from the first one comes from a torn line or a wrong clock."""
+"""A moment further than this (388 days) from the first one is taken for a torn line or a wrong clock."""
 
 DAY_S = 86_400.0
 
 _BACK_S = 6 * 3600.0
-"""A clock without a date that goes back further than this has passed midnight."""
+"""A clock without a date that goes back by more than this has passed midnight."""
 
 _FIRST_BACK_S = 3600.0
-"""How far before the run's first sample a core's first one can be."""
+"""The most seconds by which a core's first sample can precede the run's first one."""
 
 _OFFSET_S = 1000 * DAY_S
 """Added to each row's stored clock, so that the initial zero means that there is none."""
@@ -31,7 +31,7 @@ Clocks = Callable[[], Floats]
 
 
 class Placed(NamedTuple):
-    """Samples of a batch on the axis: the first and the last tick among them, and their moments in arrival order."""
+    """Samples of a batch on the axis: their first and last tick, and their moments in arrival order."""
 
     low: int
     high: int
@@ -49,15 +49,15 @@ class Placed(NamedTuple):
 
 
 class SeriesAxis:
-    """Places samples on one axis, the same however they are cut into batches.
+    """Places samples on one axis, which does not depend on how they are cut into batches.
 
-    The axis is time as soon as two samples have different ones: when their lines arrived, else the date that a log's
-    lines have, else the clock they print. Until then, and in a log without a time at its first sample, it is
-    the number of samples before. A sample without a time has that of the sample before it.
+    The axis is time as soon as two samples have different times: the arrival of the line, otherwise its date,
+    otherwise the clock that it prints. Until then, and in a log whose first sample has no time, the axis counts the
+    samples before. A sample without a time has that of the sample before it.
     """
 
     def __init__(self, rows: Floats) -> None:
-        """Begin with `rows`, zeros with room for a number of each row."""
+        """Begin with `rows`, a zero for each row that is replaced by the row's newest clock."""
         self.is_time = False
         self.origin = float("nan")
         """The first sample's moment."""
@@ -85,7 +85,7 @@ class SeriesAxis:
         return Placed(first, last, moments, high, self.origin)
 
     def _known(self, moments: Floats, lowest: float, highest: float) -> tuple[Floats, float, float]:
-        """Fill unknown moments, and those beyond the limits, with the one before; return also least and largest."""
+        """Replace moments that are unknown or out of bounds by the one before; also return their range."""
         low, high = float(moments.min()), float(moments.max())
         if not (lowest < low and high < highest):
             is_valid = (moments > lowest) & (moments < highest)
@@ -96,7 +96,7 @@ class SeriesAxis:
         return moments, low, high
 
     def _of_clocks(self, runs: RowGroups, clock: Floats, *, is_first: bool) -> Floats:
-        """Return clocks as moments that continue past midnight: each the nearest after the row's previous one."""
+        """Return clocks as moments that continue past midnight: each the nearest after the previous of its row."""
         if is_first:
             self.origin = float(clock[0])
         clock, low, high = self._known(clock, float("-inf"), float("inf"))
@@ -111,7 +111,7 @@ class SeriesAxis:
         return self._over_midnight(runs, clock, before, np.where(first, _FIRST_BACK_S, _BACK_S))
 
     def _over_midnight(self, runs: RowGroups, clock: Floats, before: Floats, back: Floats) -> Floats:
-        """Return clocks as moments, each row's first at most `back` before its last one `before`."""
+        """Return clocks as moments, the first of each row at most `back` seconds earlier than `before`."""
         clock, starts = clock[runs.order], runs.starts
         elapsed = np.empty_like(clock)
         elapsed[1:] = np.mod(clock[1:] - clock[:-1] + _BACK_S, DAY_S) - _BACK_S

@@ -1,4 +1,4 @@
-"""The newest state of every (worker, ordinal, device) in a stream, as growing columns."""
+"""The newest state of every (worker, ordinal, device) of the logs, as growing columns."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tui.logs.state.recent_rates import RecentRates
 from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Samples
 
 MOST_EPOCHS = 4096
-"""Epochs whose length is remembered."""
+"""Most epochs whose first and last steps are remembered."""
 
 _LARGEST = np.iinfo(np.int64).max
 
 _FEW_EPOCHS = 8
-"""Up to this many epochs of a batch are compared one by one."""
+"""Most epochs between the first and last of a batch for which each is looked for, without sorting."""
 
 RECENT = 20
-"""Newest rates of each row that are kept unless more are asked for."""
+"""Default number of newest rates that are kept of each row."""
 
 _FIRST_ROWS = 64
 _ORDINAL_BITS, _DEVICE_BITS = 21, 15
@@ -35,19 +35,18 @@ class CoreTable:
     """One row for every (worker slot, ordinal, device) seen; `build_snapshot` decides which of them are one core."""
 
     def __init__(self, *, history: bool = True, steps: bool = False, recent: int = RECENT) -> None:
-        """`recent` says how many of each row's newest rates are kept; without `history` no series are,
-        with `steps` each of their points keeps its step."""
+        """Keep the `recent` newest rates of each row, with `history` also series, and with `steps` their steps."""
         self.size = 0
         self.sequence = 0
-        """Samples taken in so far: it counts the age of rows."""
+        """Samples added so far; the number of its last sample gives the age of a row."""
         self.dropped = 0
         self.history: History | None = History(steps=steps) if history else None
         self.recent = RecentRates(recent)
         self.first_nans = FirstNans()
         self.smallest_step = 0
-        """Smallest step above zero seen: how many steps lie between two lines."""
+        """The smallest step above zero, taken as the number of steps between two lines."""
         self.epoch_steps: dict[int, tuple[int, int]] = {}
-        """Smallest and largest step seen in each epoch."""
+        """Smallest and largest step of each epoch."""
         self._rows: dict[int, int] = {}
         self._index = _Index(self._rows)
         self.columns: dict[str, npt.NDArray[Any]] = {
@@ -57,15 +56,15 @@ class CoreTable:
             self.columns[name] = np.zeros(0, np.int64)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a column, as long as there are rows.
+        """Return the part of a column that has rows.
 
-        Apart from the fields of `Samples`: `wraps` (times its step went back while no epoch was named), `count` of
-        samples, `first` and `last` in sample numbers (-1 none).
+        Besides the fields of `Samples`: `wraps` (how often the step went back without a named epoch), `count` (of
+        samples), `first` and `last` (the numbers of the first and last sample, -1 for none).
         """
         return self.columns[name][: self.size]
 
     def _row_for(self, slot: int, core: int, device: int) -> int:
-        """Return the row of a (slot, ordinal, device), made when new; -1 when there are too many."""
+        """Return the row of a (slot, ordinal, device), making it if it is new; -1 if there are too many."""
         row = self._rows.get(int(_key(slot, core, device)))
         if row is None:
             row = self.size if self.size < MOST_ROWS else -1
@@ -73,17 +72,17 @@ class CoreTable:
         return row
 
     def add_core(self, slot: int, core: int, device: int, now: float | None) -> None:
-        """Note that a core printed a line, at `now` where that is known; make its row when it is new."""
+        """Note that a core printed a line, at `now` if that is known; make its row if it is new."""
         row = self._row_for(slot, core, device)
         if row >= 0 and now is not None:
             self.columns["seen"][row] = now
 
     def forget_offsets(self, slot: int) -> None:
-        """Forget where the lines of a source stand, since another log of it begins."""
+        """Forget the offsets of lines of a source, because another log of it begins."""
         self.first_nans.forget_offsets(places_of(self.column("slot") == slot))
 
     def newest_of(self, slot: int) -> tuple[int, int] | None:
-        """Return epoch and step (-1: unknown) of a worker's newest sample; None where there is none."""
+        """Return epoch and step (-1: unknown) of a worker's newest sample; None without samples."""
         rows = places_of((self.column("slot") == slot) & (self.column("last") >= 0))
         if not len(rows):
             return None
@@ -91,7 +90,7 @@ class CoreTable:
         return int(self.columns["epoch"][newest]), int(self.columns["step"][newest])
 
     def _make_rows(self, slots: Ints, cores: Ints, devices: Ints) -> None:
-        """Make rows as far as there is room for them."""
+        """Make as many of these rows as there is room for."""
         start, end = self.size, min(MOST_ROWS, self.size + len(slots))
         room = len(self.columns["slot"])
         if end > room:
@@ -122,7 +121,7 @@ class CoreTable:
         return self._index.rows(keys)
 
     def update(self, samples: Samples) -> None:
-        """Take in a batch; the outcome is the same as taking in its samples one by one."""
+        """Add a batch, with the same result as adding its samples one by one."""
         rows = self._rows_for(samples)
         if (rows < 0).any():
             placed = places_of(rows >= 0)
@@ -142,7 +141,7 @@ class CoreTable:
                 self._update_parts(rows[start:end], samples.part(slice(start, end)))
 
     def restart(self) -> None:
-        """Note that the job was started again: rates of before compare to nothing, and a NaN of before is over."""
+        """Note that the job was restarted, so that earlier rates and NaNs no longer count."""
         self.recent.restart()
         self.first_nans.restart()
         if self.history is not None:
@@ -176,7 +175,7 @@ class CoreTable:
         self.sequence += len(rows)
 
     def _update_parts(self, rows: Ints, samples: Samples) -> None:
-        """Add samples that lack fields: together as far as none may add to the step before it."""
+        """Add samples that lack fields; those that may complete the sample before them are added one by one."""
         runs = RowGroups.of(rows)
         adds = np.empty(len(rows), bool)
         adds[runs.order] = samples.step[runs.order] == self._steps_before(runs, samples.step)
@@ -190,23 +189,23 @@ class CoreTable:
             start = index + 1
 
     def _last_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the rows that samples belong to, how many each has, and where the last one of each is."""
+        """Return the rows that have samples, and for each the number of its samples and the index of the last."""
         counts = np.bincount(rows, minlength=self.size)
         touched = places_of(counts > 0)
         last = np.empty(self.size, np.int64)
-        # Of several values for one place numpy keeps the last.
+        # Of several values for one index, numpy keeps the last.
         last[rows] = np.arange(len(rows))
         return touched, counts[touched], last[touched]
 
     def _steps_before(self, runs: RowGroups, steps: Ints) -> Ints:
-        """Return the step before each sample in its row; samples are grouped by row."""
+        """Return the step of the sample before each sample in its row, grouped by row."""
         before: Ints = np.empty_like(steps)
         before[1:] = steps[runs.order[:-1]]
         before[runs.starts] = self.columns["step"][runs.rows]
         return before
 
     def _wraps_at(self, rows: Ints, samples: Samples) -> Ints:
-        """Return how often the step of each sample's row had gone back before it."""
+        """Return how often the steps of each sample's row had gone back when it came."""
         runs = RowGroups.of(rows)
         back = self._goes_back(runs, samples)
         counted: Ints = np.cumsum(back, dtype=np.int64)
@@ -222,8 +221,8 @@ class CoreTable:
         return back
 
     def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
-        """Note how far each epoch goes; return whether every sample has its epoch."""
-        # As unsigned numbers, 0 and the unknown -1 come last once 1 is taken off.
+        """Note the first and last step of each epoch; return whether every sample names its epoch."""
+        # After subtracting 1, 0 and the unknown -1 are the largest unsigned numbers.
         smallest = int((steps - 1).view(np.uint64).min()) + 1
         if smallest <= _LARGEST:
             self.smallest_step = min(self.smallest_step or smallest, smallest)
@@ -238,7 +237,7 @@ class CoreTable:
         return first != UNKNOWN
 
     def _update_one(self, row: int, samples: Samples, index: int) -> None:
-        """Add one sample that lacks fields; one of its row's step completes that."""
+        """Add one sample that lacks fields, or complete its row's newest sample if that has the same step."""
         columns = self.columns
         same = (
             columns["count"][row] > 0
@@ -268,7 +267,7 @@ class CoreTable:
             self.history.replace(row, float(samples.loss[index]), float(samples.rate[index]))
 
     def _add_figures(self, row: int, samples: Samples, index: int) -> None:
-        """Note the loss and the rate that a sample adds to its row's newest step, or repeats."""
+        """Note the loss and the rate that a sample adds to its row's newest step, or prints again."""
         rows, sample = np.array([row]), samples.part(slice(index, index + 1))
         self.first_nans.take(rows, sample, self.columns["wraps"][rows])
         if samples.known[index] & self.columns["known"][row] & HAS_RATE:
@@ -278,11 +277,11 @@ class CoreTable:
 
 
 class _Index:
-    """The rows of many keys at once: by a table of hashes, and by sorted keys where two share a place in it."""
+    """Finds the rows of many keys at once: by a hash table, and by sorted keys where two keys collide in it."""
 
     _MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
     _ROOM = 8
-    """Places in the table for each key."""
+    """Entries of the table per key."""
 
     def __init__(self, rows: Mapping[int, int]) -> None:
         self.size = len(rows)
@@ -300,7 +299,7 @@ class _Index:
         return places.view(np.int64)
 
     def rows(self, keys: Ints) -> Ints:
-        """Return the row of each key, -1 for one that has none. Rows count up in the order of the keys given."""
+        """Return the row of each key, -1 for an unknown key. The rows are numbered in the order of the keys."""
         if not len(self._keys):
             return np.full(len(keys), -1, np.int64)
         rows: Ints = self._table.take(self._places(keys))
@@ -313,5 +312,5 @@ class _Index:
 
 
 def _key(slot: Any, core: Any, device: Any) -> Any:
-    """Return (slot, ordinal, device) as one integer, `-1` for an unknown ordinal or device included."""
+    """Return (slot, ordinal, device) as one integer; an unknown ordinal or device is -1."""
     return ((((slot << _ORDINAL_BITS) + core) << _DEVICE_BITS) + device) + _NONE_KNOWN

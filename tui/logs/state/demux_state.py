@@ -1,4 +1,4 @@
-"""Everything the demultiplexer knows, as one plain object that its readers share."""
+"""Everything that the demultiplexer knows, in one plain object that its readers share."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tui.logs.state.samples import Record
 from tui.logs.state.stragglers import CoreThresholds
 
 MOST_SOURCES = 8192
-"""Sources kept apart at most: four times the workers of the largest pod."""
+"""Most sources that are distinguished: four times the workers of the largest pod."""
 
 _NAN = float("nan")
 
 
 @dataclass(eq=False)
 class DemuxState:
-    """Sources of lines, the table of cores, samples on their way into it, epochs, facts and counters.
+    """Sources of lines, the table of cores, samples queued for it, epochs, facts and counters.
 
-    A `slot` is the place of a source in `sources`.
+    A `slot` is the index of a source in `sources`.
     """
 
     thresholds: CoreThresholds
@@ -33,7 +33,7 @@ class DemuxState:
     epochs: EpochBook = field(default_factory=EpochBook)
     facts: dict[str, Any] = field(default_factory=dict)
     matched: dict[str, int] = field(default_factory=dict)
-    """Lines that each dialect has matched."""
+    """The number of lines that each dialect has matched."""
     lines: int = 0
     bytes: int = 0
     samples: int = 0
@@ -49,7 +49,7 @@ class DemuxState:
         self.queue = SampleQueue(self.table)
 
     def slot_for(self, number: int | None, address: str | None) -> int:
-        """Return the slot of a worker by its number and address; make it when it is new."""
+        """Return the slot of a worker with this number and address, making it if it is new."""
         key = (number, address)
         slot = self._slots.get(key)
         if slot is None:
@@ -60,11 +60,11 @@ class DemuxState:
         return slot
 
     def slot_or_unnamed(self, slot: int | None) -> int:
-        """Return the slot, or that of lines which name no worker."""
+        """Return the slot; for None, the slot of lines that name no worker."""
         return self.slot_for(None, None) if slot is None else slot
 
     def add_sample(self, record: Record) -> None:
-        """Add one sample of the line that is being read."""
+        """Add a sample of the current line."""
         self.queue.add(record)
         self.samples += 1
         self.sources[record[0]].samples += 1
@@ -74,14 +74,14 @@ class DemuxState:
         self.matched[dialect] = self.matched.get(dialect, 0) + lines
 
     def add_moments(self, first: float, last: float) -> None:
-        """Widen the time that the log's own dates span."""
+        """Extend the time span of the dates in the log."""
         if not first >= self.first_moment:
             self.first_moment = first
         if not last <= self.last_moment:
             self.last_moment = last
 
     def restart(self) -> None:
-        """Note that the job was restarted on all workers: its earlier samples are not compared with later ones."""
+        """Note that the job was restarted on all workers: earlier samples are not compared with later ones."""
         self.queue.flush()
         self.table.restart()
         self.samples_at_restart = self.table.sequence

@@ -1,4 +1,4 @@
-"""Figures of every epoch, and the epoch of cores whose samples name none."""
+"""The figures of every epoch, and the epoch of samples that name none."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from tui.logs.snapshot import UNKNOWN, EpochSummary
 from tui.logs.state.core_table import CoreTable
 
 MOST_EPOCHS = 4096
-"""Epochs whose figures are kept: the newest."""
+"""Most epochs whose figures are kept, the newest ones."""
 
 
 class EpochBook:
     """Collects the figures of every epoch and finds the epoch of samples that name none.
 
-    A core begins its next epoch when its step goes back; a line that names an epoch, before or after its
-    samples, gives its number.
+    A core begins its next epoch when its step goes back. The number of the epoch comes from a line that names it,
+    before or after its samples.
     """
 
     def __init__(self) -> None:
         self.epochs: dict[int, EpochSummary] = {}
         self.offset: int | None = None
-        """Epoch of a core whose step has never gone back; None while no epoch was named."""
+        """The epoch of a core whose step has never gone back; None until an epoch is named."""
         self._anchored: dict[tuple[int, str], None] = {}
 
     def add_figures(self, epoch: int, figures: dict[str, Any]) -> None:
-        """Add figures of an epoch; every worker's master prints them, and the first value of each counts."""
+        """Add figures of an epoch; of several values, as each worker's master prints them, the first counts."""
         summary = self.epochs.get(epoch) or EpochSummary(epoch)
         news = {name: value for name, value in figures.items() if getattr(summary, name) is None}
         self.epochs[epoch] = summary._replace(**news)
@@ -34,7 +34,7 @@ class EpochBook:
             del self.epochs[next(iter(self.epochs))]
 
     def anchor(self, epoch: int, moment: str, table: CoreTable) -> None:
-        """Note that a line named an epoch: `begin` before its samples, `end` after them."""
+        """Note that a line named an epoch, before its samples (`begin`) or after them (`end`)."""
         if moment not in ("begin", "end") or (epoch, moment) in self._anchored:
             return
         self._anchored[(epoch, moment)] = None

@@ -1,4 +1,4 @@
-"""Where each core's loss became no finite number: the exact line, kept for those cores alone that it happened to."""
+"""The line at which each core's loss became non-finite, stored only for cores to which that happened."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _RECORD = np.dtype(
 )  # fmt: skip
 
 _TAKEN = ("epoch", "step", "time", "time_kind", "offset")
-"""Fields that a record takes from its sample."""
+"""Fields that a record copies from its sample."""
 
 
 class FirstNans:
-    """The sample with which each row's newest stretch of non-finite losses began.
+    """The sample with which each row's newest series of non-finite losses began.
 
-    A stretch begins where a loss that is not finite follows a finite one, or none, and where the job was started
-    again. It goes on over samples without a loss. The record of a core whose loss is finite again stays, until
-    another stretch begins: whether the loss is a number now is up to the newest sample.
+    A series begins with a non-finite loss after a finite one, or after a restart of the job, or with a first loss
+    that is non-finite. Samples without a loss do not end it. Once the loss is finite again, the record stays until
+    another series begins: the newest sample shows whether the loss is finite now.
     """
 
     def __init__(self) -> None:
         self._records: npt.NDArray[Any] = np.zeros(0, _RECORD)
         self._are_broken = False
-        """Whether any row's newest loss may be no finite number."""
+        """Whether the newest loss of any row may be non-finite."""
 
     def may_take(self, samples: Samples) -> bool:
         """Return whether these samples could change any record."""
@@ -42,7 +42,7 @@ class FirstNans:
         return self._are_broken or not np.isfinite(samples.loss[(samples.known & HAS_LOSS) > 0]).all()
 
     def take(self, rows: Ints, samples: Samples, wraps: Ints) -> None:
-        """Take in a batch in arrival order: the row of each sample, and how often its step had gone back by then."""
+        """Add a batch in arrival order; `wraps` is how often the step of each sample's row had gone back by then."""
         with_loss = places_of((samples.known & HAS_LOSS) > 0)
         if not len(with_loss):
             return
@@ -53,7 +53,7 @@ class FirstNans:
         before = np.append(False, broken[:-1])
         before[is_first] = self._records["is_broken"][ordered[is_first]]
         begins = places_of(broken & ~before)
-        # Of several values for one row numpy keeps the last: the newest stretch.
+        # Of several values for one row, numpy keeps the last, of the newest series.
         at, indices = ordered[begins], order[begins]
         for name in _TAKEN:
             self._records[name][at] = getattr(samples, name)[indices]
@@ -64,18 +64,18 @@ class FirstNans:
         self._are_broken = bool(self._records["is_broken"].any())
 
     def restart(self) -> None:
-        """Note that the job was started again: what was not finite before does not go on."""
+        """Note that the job was restarted, which ends every series."""
         self._records["is_broken"] = False
         self._are_broken = False
 
     def forget_offsets(self, rows: Ints) -> None:
-        """Note that the logs in which these rows' records stand are no longer those that are read."""
+        """Forget the offsets of these rows' records, because another log of theirs is read now."""
         self._records["offset"][rows[rows < len(self._records)]] = UNKNOWN
 
     def of(self, rows: Ints, first_epoch: int | None) -> FirstNanColumns | None:
-        """Return the records of these rows; None where there are none.
+        """Return the records of these rows; None if there are none.
 
-        `first_epoch` is the epoch before the first time that a step went back, for samples without an epoch.
+        `first_epoch` is the epoch of samples without a named epoch before their step first went back.
         """
         near = rows[rows < len(self._records)]
         recorded = np.sort(near[self._records["is_known"][near]])

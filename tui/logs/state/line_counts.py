@@ -13,7 +13,7 @@ _NAN = float("nan")
 
 @dataclass(eq=False)
 class LogSource:
-    """A worker as the stream names it: its number, its address, its lines and samples."""
+    """A worker as the log names it, by number, address or both, with its lines and samples."""
 
     number: int | None
     address: str | None
@@ -24,7 +24,7 @@ class LogSource:
     ended: bool = False
 
     def count(self, lines: int, samples: int, seen: float, is_wall: bool) -> None:
-        """Count lines and samples that came from it, the newest at `seen` (NaN: not known when)."""
+        """Count lines and samples of this worker, the newest of which came at `seen` (NaN: unknown)."""
         self.lines += lines
         self.samples += samples
         if seen == seen and not seen <= self.last_seen:
@@ -33,7 +33,7 @@ class LogSource:
 
 
 class LineCounts:
-    """Lines and samples of each slot, and its newest time, gathered until they are needed."""
+    """Lines, samples and newest time of each slot, gathered until they are needed."""
 
     def __init__(self) -> None:
         self._lines: Ints = np.zeros(0, np.int64)
@@ -42,7 +42,7 @@ class LineCounts:
         self._is_wall = np.zeros(0, np.bool_)
 
     def add(self, slots: Ints, seen: Floats, *, is_wall: bool, are_samples: bool = False) -> None:
-        """Count a line of each slot given, which came at `seen` (NaN unknown)."""
+        """Count lines, given the slot of each and the time `seen` at which it came (NaN unknown)."""
         counts = np.bincount(slots)
         if len(counts) > len(self._lines):
             more = 2 * len(counts) - len(self._lines)
@@ -67,12 +67,12 @@ class LineCounts:
 
 
 def _newest_of(slots: Ints, seen: Floats, slot_counts: Ints) -> Floats:
-    """Return the newest time of each slot (NaN none); `slot_counts` says how many lines each has."""
+    """Return the newest time of each slot (NaN for none), given the number of its lines."""
     newest = np.full(len(slot_counts), np.nan)
     if (seen == seen[:1]).all():
         newest[slot_counts > 0] = seen[:1]
     elif (seen[1:] >= seen[:-1]).all():
-        # Of several values for one place numpy keeps the last.
+        # Of several values for one index, numpy keeps the last.
         newest[slots] = seen
     else:
         np.fmax.at(newest, slots, seen)

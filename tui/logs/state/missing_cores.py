@@ -1,4 +1,4 @@
-"""Cores that the slice has and no line has come from: named where it is certain that they should have printed one."""
+"""Cores of a slice that have printed no line, named only if it is certain that they should have."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tui.logs.snapshot import Snapshot
 
 _LINES = 4
-"""Lines of each core that prints any, after which one that prints none is late and not only slow to start."""
+"""Lines that the other cores have printed on average before a core without one is missing, not only slow to start."""
 
 
 class MissingCores(NamedTuple):
-    """Ordinals that no line is about, and the workers that they live on (none where that is not certain)."""
+    """Ordinals that no line names, and their workers (none if that is not certain)."""
 
     cores: tuple[int, ...] = ()
     workers: tuple[int, ...] = ()
@@ -31,11 +31,11 @@ class MissingCores(NamedTuple):
 
 
 def missing_cores(snapshot: Snapshot, expected: int | None, workers: int, *, is_over: bool) -> MissingCores:
-    """Return the cores of a slice with `expected` cores on `workers` workers that no line has come from.
+    """Return the cores without a line, of a slice with `expected` cores on `workers` workers.
 
-    Nothing is missing where lines name no cores, or where what they name are not the slice's cores one by one: one
-    process of a worker speaks for all its cores, one process of the job for all workers, or ordinals come twice.
-    While a run goes on, the others must have printed a few lines each.
+    No core is missing if the lines name no cores, or if they are not each about one core of the slice: one process
+    prints for all cores of a worker, or for all workers, or an ordinal occurs twice. While a run goes on, the other
+    cores must have printed a few lines each.
     """
     numbers = np.unique(snapshot.core)
     if expected is None or not _are_ordinals(snapshot, numbers, expected, workers):
@@ -55,7 +55,7 @@ def _are_ordinals(snapshot: Snapshot, numbers: Ints, cores: int, workers: int) -
 
 
 def _owners(snapshot: Snapshot, missing: int, expected: int, workers: int) -> tuple[int, ...]:
-    """Return the workers with fewer cores than each has; none unless they account for all that are missing."""
+    """Return the workers that lack cores; none unless they account for all missing cores."""
     owner = snapshot.worker
     if not missing or not workers or expected % workers or (owner == UNKNOWN).any() or (owner >= workers).any():
         return ()

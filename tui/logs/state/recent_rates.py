@@ -1,4 +1,4 @@
-"""The newest rates of every core, to compare those of the same moments with each other."""
+"""The newest rates of every core, so that cores can be compared at the same moments."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from tui.logs.snapshot import HAS_RATE
 from tui.logs.state.samples import Samples
 
 MOST_DEPTH = 256
-"""Rates of each row that are kept at most, whatever a profile asks for."""
+"""Most rates that are kept of each row, whatever a profile sets."""
 
 _MOST_PENDING = 131_072
-"""Rates that wait at most to be put in place: in a saved log of few cores later ones supersede most of them.
+"""Most rates gathered before they are put in place: in a saved log of few cores, most are superseded by then.
 
-They are copied to memory of their own, so that the arrays of their batch are freed and numpy reuses those.
+They are copied, so that the arrays of their batch are freed and numpy reuses their memory.
 """
 
 Rates = npt.NDArray[np.float32]
 
 
 class RecentRates:
-    """The last `depth` rates of each row, however its samples were cut into batches."""
+    """The newest `depth` rates of each row, which do not depend on how samples were cut into batches."""
 
     def __init__(self, depth: int) -> None:
         self.depth = max(1, min(depth, MOST_DEPTH))
         self._counts: Ints = np.zeros(0, np.int64)
         self._rates: Rates = np.zeros((0, self.depth), np.float32)
-        """A ring for each row, as long as `depth`."""
+        """A ring buffer of `depth` rates for each row."""
         self._pending_rows = np.empty(_MOST_PENDING, np.uint16)
         self._pending_rates = np.empty(_MOST_PENDING, np.float32)
         self._pending = 0
@@ -50,18 +50,18 @@ class RecentRates:
             start += size
 
     def correct(self, row: int, rate: float) -> None:
-        """Correct the newest rate of a row, which has one."""
+        """Correct the newest rate of a row, which must have one."""
         self._settle()
         with np.errstate(over="ignore"):
             self._rates[row, (self._counts[row] - 1) % self.depth] = rate
 
     def restart(self) -> None:
-        """Forget all: the job was started again."""
+        """Forget all rates, because the job was restarted."""
         self._pending = 0
         self._counts[:] = 0
 
     def newest(self, rows: Ints, depth: int) -> Rates:
-        """Return the newest rates of these rows, the newest first: a row for each moment; NaN where there is none."""
+        """Return the newest rates of some rows, one line for each moment, the newest first; NaN for none."""
         self._settle()
         self._make_room(int(rows.max(initial=-1)) + 1)
         back = np.arange(min(depth, self.depth))[:, None]
@@ -71,7 +71,7 @@ class RecentRates:
         return rates
 
     def _settle(self) -> None:
-        """Put what waits in place: of each row the newest rates, as many as are kept."""
+        """Put the newest of the gathered rates into the ring buffers."""
         if not self._pending:
             return
         rows = self._pending_rows[: self._pending]
@@ -81,7 +81,7 @@ class RecentRates:
         counts = np.bincount(rows, minlength=len(self._counts))
         enough = (self.depth + 2) * int(np.count_nonzero(counts))
         if enough < len(rows):
-            # Most have been superseded by later ones: in step, all that stay are among the last.
+            # Most are superseded: when the cores are in step, all that are kept are among the last.
             last = np.bincount(rows[-enough:], minlength=len(counts))
             if (last >= np.minimum(counts, self.depth)).all():
                 self._counts += counts - last

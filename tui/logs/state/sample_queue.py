@@ -1,4 +1,4 @@
-"""Samples on their way into the table: single ones and whole blocks, brought into the order of their lines."""
+"""Samples queued for the table: single ones and those of blocks, merged in the order of their lines."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from tui.logs.state.core_table import CoreTable
 from tui.logs.state.samples import SAMPLE_FIELDS, Record, Samples, samples_from
 
 _MOST = 4096
-"""Single samples gathered before they go into the table."""
+"""Most single samples that are gathered before they are added to the table."""
 
 
 class SampleQueue:
-    """Gathers samples; `flush` hands over those of all lines before the one that is being read."""
+    """Gathers samples; `flush` adds those of the lines read so far to the table."""
 
     def __init__(self, table: CoreTable) -> None:
         self.table = table
         self.line = 0
-        """The line of the present block that is being read."""
+        """The current line of the current block."""
         self._records: list[Record] = []
         self._record_lines: list[int] = []
         self._block: Samples | None = None
@@ -24,19 +24,19 @@ class SampleQueue:
         self._taken = 0
 
     def add(self, record: Record) -> None:
-        """Add one sample of the present line."""
+        """Add one sample of the current line."""
         self._records.append(record)
         self._record_lines.append(self.line)
         if len(self._records) >= _MOST:
             self.flush()
 
     def begin(self, samples: Samples, lines: Ints) -> None:
-        """Add a block's samples with their lines; the single ones that follow belong between them."""
+        """Add a block's samples with their lines; single samples added until `end` are merged with them by line."""
         self._record_lines = [-1] * len(self._records)
         self._block, self._block_lines, self._taken = samples, lines, 0
 
     def end(self) -> None:
-        """Note that the block has been read to its end."""
+        """Flush all samples of the block, which has been read to its end."""
         self.line = int(self._block_lines[-1]) + 1 if len(self._block_lines) else 0
         if self._record_lines:
             self.line = max(self.line, self._record_lines[-1] + 1)
@@ -44,7 +44,7 @@ class SampleQueue:
         self._block, self._block_lines, self.line = None, self._block_lines[:0], 0
 
     def flush(self) -> None:
-        """Hand over the samples of the lines before the present one, and those of the present one so far."""
+        """Add the samples of lines before the current one, and those of the current one so far, to the table."""
         batches: list[Samples] = []
         lines: list[Ints] = []
         if self._block is not None:

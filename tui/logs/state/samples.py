@@ -1,4 +1,4 @@
-"""Batches of samples for the table of cores, as columns: a row for each line with a step, a loss or a rate."""
+"""Batches of samples for the table of cores, as columns with a row for each line with a step, a loss or a rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tui.logs.packed_digits import Figures, clock_seconds
 from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE
 
 CLOCK_BYTES = 24
-"""Room for the longest clock a dialect prints, `Wed Dec  4 01:41:29 2019`."""
+"""The length of the longest clock that a dialect reads, `Wed Dec  4 01:41:29 2019`."""
 
 ALL_KNOWN = HAS_LOSS | HAS_RATE | HAS_GLOBAL_RATE
 
@@ -33,15 +33,15 @@ class Samples:
     time_kind: npt.NDArray[np.uint8]
     seen: Floats
     rate_kind: npt.NDArray[np.uint8]
-    """What `rate` counts, and whose it is (`RateKind`)."""
+    """What `rate` counts, for a core or the whole job (`RateKind`)."""
     offset: Ints
-    """Where the line begins in its stream, in bytes; -1 unknown."""
+    """The byte at which the line begins in its log; -1 unknown."""
 
     def __len__(self) -> int:
         return len(self.slot)
 
     def part(self, places: Any) -> Samples:
-        """Return some of the samples: a slice or an array of places."""
+        """Return some of the samples, by a slice or by an array of indices."""
         return Samples(*(getattr(self, name)[places] for name in SAMPLE_FIELDS))
 
     def clocks(self) -> Floats:
@@ -52,7 +52,7 @@ class Samples:
 SAMPLE_FIELDS = tuple(field.name for field in fields(Samples))
 
 TABLE_FIELDS = tuple(name for name in SAMPLE_FIELDS if name not in ("slot", "core", "device", "offset"))
-"""What the table keeps of a row's newest sample."""
+"""Fields of a row's newest sample that the table keeps."""
 
 SAMPLE_TYPES: dict[str, Any] = {
     "slot": np.int64, "core": np.int64, "device": np.int64, "epoch": np.int64, "step": np.int64,

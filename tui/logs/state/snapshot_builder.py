@@ -1,4 +1,4 @@
-"""Build the sorted per-core view from the table: which rows are one core, its progress and its state."""
+"""Build the sorted per-core view from the table: which rows are one core, and each core's progress and state."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tui.logs.state.line_counts import LogSource
 from tui.logs.state.stragglers import behind, paces
 
 _FEW = 2
-"""Samples that a row needs to count as another core with the same number: a single one may be a torn line."""
+"""Samples that a row needs to count as another core with the same number; a single one may be a torn line."""
 
 _ALTERNATING_DEVICES = 1
-"""Two threads of one process print devices 0 and 1 for one ordinal; a higher device number is a core of its own."""
+"""Two threads of a process print devices 0 and 1 for one ordinal; a higher device number is another core."""
 
 _COPIED_COLUMNS = (
     "core", "device", "step", "loss", "rate", "global_rate", "known", "time", "time_kind", "clock", "rate_kind",
@@ -35,18 +35,18 @@ _COPIED_COLUMNS = (
 """Columns of a snapshot that are the table's own."""
 
 MISSED = 3
-"""Missed lines after which a core counts as silent: some jobs print one every ten minutes."""
+"""Usual intervals between lines after which a core counts as silent; some jobs print a line every ten minutes."""
 
 
 class _Cores(NamedTuple):
-    """Rows chosen to be shown, and the slot that each belongs to."""
+    """The rows that are shown, and the slot of each."""
 
     rows: Ints
     slots: Ints
 
 
 def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = False) -> Snapshot:
-    """Return the sorted view of everything known; `partial` says that some workers' lines were read further."""
+    """Return the sorted view of everything known; with `partial`, no core counts as a straggler."""
     table = state.table
     numbers = worker_numbers(state.sources)
     cores = _cores(table, numbers, alike=are_named_alike(state.sources))
@@ -106,7 +106,7 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
 
 
 def worker_numbers(sources: Sequence[LogSource]) -> Ints:
-    """Return the number of each slot: the log's own, or counted up by address where that is ambiguous."""
+    """Return the worker number of each slot: that of the log or, if that is ambiguous, one counted up by address."""
     addresses: dict[int, set[str]] = {}
     for source in sources:
         if source.number is not None and source.address is not None:
@@ -123,13 +123,13 @@ def worker_numbers(sources: Sequence[LogSource]) -> Ints:
 
 
 def are_named_alike(sources: Sequence[LogSource]) -> bool:
-    """Return whether several hosts, which only their addresses distinguish, all bear one number."""
+    """Return whether several hosts have the same number, so that only their addresses distinguish them."""
     hosts = {(each.number, each.address) for each in sources if each.number is not None and each.address is not None}
     return len(hosts) > 1 and len({number for number, _address in hosts}) == 1
 
 
 def _cores(table: CoreTable, numbers: Ints, *, alike: bool) -> _Cores:
-    """Return which rows are shown: the newest of each core; `numbers` gives the worker of each slot."""
+    """Return the rows that are shown, the newest of each core; `numbers` are the workers of the slots."""
     core, slot = table.column("core"), table.column("slot")
     candidates = np.flatnonzero(~_only_sum_up(table, numbers))
     if not len(candidates):
@@ -148,7 +148,7 @@ def _cores(table: CoreTable, numbers: Ints, *, alike: bool) -> _Cores:
 
 
 def _only_sum_up(table: CoreTable, numbers: Ints) -> Bools:
-    """Return rows without ordinal and step of workers whose cores have both: they only sum up epochs."""
+    """Return the rows that only sum up epochs: without ordinal and step, of workers whose cores have both."""
     core, slot = table.column("core"), table.column("slot")
     named = core != UNKNOWN
     of_cores = np.zeros(len(numbers), bool)
@@ -159,10 +159,10 @@ def _only_sum_up(table: CoreTable, numbers: Ints) -> Bools:
 
 
 def _choose(table: CoreTable, group: Ints, numbers: Ints, *, alike: bool) -> _Cores:
-    """Return which of several rows with one ordinal (or all without one) are cores of their own.
+    """Return which of several rows with the same ordinal (or all without one) are separate cores.
 
-    Hosts that are named `alike` count their cores each from 0; that they are not one host that was made again shows
-    in their devices.
+    Hosts that are named `alike` each count their cores from 0; different devices show that they are not one host that
+    was recreated.
     """
     slot, device = table.column("slot")[group], table.column("device")[group]
     worker = numbers[slot]
@@ -204,7 +204,7 @@ def _newest_of(worker: Ints, last: Ints, owner: int) -> int:
 
 
 def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
-    """Return how far each core is, in steps since the first epoch seen, whatever epoch it is in."""
+    """Return the progress of each core in steps since the first epoch, so that it compares across epochs."""
     position = steps.astype(np.float64)
     present = sorted(set(epochs.tolist()) & table.epoch_steps.keys())
     offset = 0.0
@@ -221,15 +221,15 @@ def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
 
 
 def _first_with_any(*choices: Bools) -> Bools:
-    """Return the first choice of rows that has any, or the last."""
+    """Return the first choice that selects any row, or the last choice."""
     return next((rows for rows in choices if rows.any()), choices[-1])
 
 
 def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
     """Return the steps behind the median core, and its row; of two in the middle, the one further ahead.
 
-    The median is over the cores that are `counting` and those that none of them has passed: a worker that ended early
-    is left behind, while a straggler stays behind workers that have finished.
+    The median is over the `counting` cores and those that are at least as far: a worker that ended early does not
+    count, but a straggler stays behind workers that have finished.
     """
     furthest = np.fmax.reduce(position[counting], initial=-np.inf)
     counted = np.where(counting | (position >= furthest), position, np.nan)
@@ -242,14 +242,14 @@ def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
 
 
 def _sampled(state: DemuxState, rows: Ints) -> Bools:
-    """Return rows with a sample; once there are any since a restart, only those."""
+    """Return which rows have a sample; once any has one since a restart, only those that have."""
     ever: Bools = state.table.column("count")[rows] > 0
     since: Bools = state.table.column("last")[rows] >= state.samples_at_restart
     return ever & since if (ever & since).any() else ever
 
 
 def _usual(state: DemuxState, rows: Ints, now: float | None) -> float:
-    """Return the usual seconds between two lines of a core; NaN where lines have no times."""
+    """Return the usual seconds between two lines of a core; NaN if the lines have no times."""
     table = state.table
     if now is not None:
         return float("nan") if table.history is None else table.history.interval()
@@ -258,13 +258,13 @@ def _usual(state: DemuxState, rows: Ints, now: float | None) -> float:
 
 
 def _newest_date(table: CoreTable, rows: Ints) -> float:
-    """Return the newest date among rows of a saved log; -inf where none has one."""
+    """Return the newest date of these rows in a saved log; -inf if none has one."""
     dated = table.column("time_kind")[rows] == LOG_TIME
     return float(np.fmax.reduce(table.column("time")[rows][dated], initial=-np.inf))
 
 
 def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> Bools:
-    """Return rows silent for too long: by the clock in a live run, else after the other cores."""
+    """Return which rows have been silent for too long: by the clock in a live run, else compared with other cores."""
     table, patience = state.table, np.fmax(state.thresholds.silent, MISSED * usual)
     seen = table.column("seen")[rows]
     if np.isfinite(seen).any():
@@ -276,7 +276,7 @@ def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> B
 
 
 def _is_over(state: DemuxState) -> bool:
-    """Return whether a saved log holds the lines that the job prints at its end."""
+    """Return whether the log has lines that a job prints at its end."""
     return "total_train_time" in state.facts or "average_global_rate" in state.facts
 
 
@@ -299,7 +299,7 @@ def _unknown_last(numbers: Ints) -> Ints:
 
 
 def _workers(state: DemuxState, numbers: Ints, workers: Ints) -> tuple[WorkerFacts, ...]:
-    """Return every worker with a number, ascending; a nameless one last, only when rows live on it."""
+    """Return every worker with a number, ascending, and last the unnamed one if it has rows."""
     sources: dict[int, list[LogSource]] = {}
     for number, source in zip(numbers.tolist(), state.sources, strict=True):
         sources.setdefault(number, []).append(source)

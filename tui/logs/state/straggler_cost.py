@@ -1,4 +1,4 @@
-"""What stragglers cost: how much faster the whole pod would be at the other cores' pace."""
+"""The cost of stragglers: how much faster the whole pod would be at the pace of the other cores."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from tui.logs._compat_numpy import np
 from tui.logs.snapshot import Snapshot, json_figure, optional_int
 
 RECENT = 5
-"""Lines of a core that its pace is measured by."""
+"""Fewest lines of a core from which its pace is measured."""
 RECENT_STEPS = 20
-"""Newest steps of the pod that the length of a step is measured by."""
+"""Newest steps of the pod from which the length of a step is measured."""
 
 
 class StragglerCost(NamedTuple):
-    """One core that holds the others up, and what a pod that waits for it loses; None: unknown."""
+    """A core that holds the others up, and what the pod loses by waiting for it; None: unknown."""
 
     core: int | None
     worker: int | None
     address: str | None
     lag: int | None
     reason: str
-    """`behind` the others, or `slow` though it keeps step."""
+    """`behind` the others, or `slow` although it keeps step."""
     steps_behind: int | None
     pace: float | None
     """Its speed as a share of the median core's."""
     share: float | None
-    """The share of the pod's time that goes into waiting for it, 0 to 1."""
+    """The share of the pod's time that is spent waiting for it, 0 to 1."""
     seconds_per_step: float | None
-    """Seconds that each step takes longer, or would if all waited for it."""
+    """Seconds by which each step is longer, or would be if all cores waited for it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the core as `status --json` and reports print it."""
@@ -38,9 +38,9 @@ class StragglerCost(NamedTuple):
 def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:
     """Return the stragglers, the most expensive first.
 
-    A pod whose cores wait for each other runs at its slowest core's pace. A straggler's pace is its rate
-    against the median of the same moments, or, where that is unknown, the lines it has printed against the
-    median. Once all cores have ended, those that were stragglers then are reported.
+    A pod whose cores wait for each other runs at the pace of its slowest core. A straggler's pace is its rate as a
+    share of the median at the same moments or, if that is unknown, its lines as a share of the median core's. Once
+    all cores have ended, the stragglers at the end are reported.
     """
     indices = np.flatnonzero(snapshot.straggling)
     if not len(indices):
@@ -71,20 +71,20 @@ def _cost(snapshot: Snapshot, index: int, step: float | None, median_lines: floa
 
 
 def _seconds_lost(step: float, pace: float, *, is_behind: bool) -> float:
-    """Return the seconds of each step that are waited for a core; where it keeps step, they are part of the step."""
+    """Return the seconds per step spent waiting for a core; if it keeps step, the steps already include them."""
     return step * (1 / pace - 1) if is_behind else step * (1 - pace)
 
 
 def _median_lines(snapshot: Snapshot) -> float:
-    """Return how many lines the median core has printed, of two in the middle the one with more; 0 if unknown."""
+    """Return the number of lines of the median core, of two in the middle the larger; 0 if unknown."""
     return float(np.sort(snapshot.history.counts[snapshot.row])[len(snapshot) // 2]) if snapshot.history else 0.0
 
 
 def _pace_by_lines(snapshot: Snapshot, index: int, median: float) -> float | None:
-    """Return how many lines a core has printed, as a share of the median; None where that shows nothing."""
+    """Return the number of a core's lines as a share of the median; None if that shows nothing."""
     if snapshot.history is None or median <= 0:
         return None
-    # A core that has just come (back), on another worker perhaps, has printed few lines and is not slow.
+    # A core that has just appeared, or reappeared on another worker, has few lines but is not slow.
     lines = int(snapshot.history.counts[int(snapshot.row[index])])
     return lines / median if lines >= RECENT else None
 
@@ -92,7 +92,7 @@ def _pace_by_lines(snapshot: Snapshot, index: int, median: float) -> float | Non
 def seconds_per_step(snapshot: Snapshot) -> float | None:
     """Return the seconds that the pod's newest steps took, from the first line of each step; None if unknown.
 
-    Steps of before a restart of the job do not count: its pause took none.
+    Steps before a restart of the job do not count, so that its pause is no part of a step.
     """
     if snapshot.history is None or not len(snapshot):
         return None

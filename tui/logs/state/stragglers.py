@@ -1,4 +1,4 @@
-"""Who holds the others up: cores that are behind, and slow ones that keep step with the others all the same."""
+"""Find the cores that hold the others up: those behind, and slow ones that still keep step with the others."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tui.logs.state.rate_kinds import Kinds, compares
 from tui.logs.state.recent_rates import Rates, RecentRates
 
 LASTING = 2.0
-"""Seconds that a core is behind at least: workers' lines come in turns, and between them many seem late."""
+"""Least seconds by which a core is behind: the lines of workers arrive in turns, and in between many seem late."""
 
 PACE_SAMPLES = 5
-"""Newest samples that a core's pace is the median of: one slow one among them does not change it."""
+"""Newest samples whose median is a core's pace, so that a single slow one does not change it."""
 
 _LEAST = 2
-"""Cores that make a median to compare one of them with."""
+"""Fewest cores whose median one of them is compared with."""
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,24 @@ class CoreThresholds:
     """When a core counts as behind, slow or silent."""
 
     straggler: float = 3.0
-    """Lines behind the median core, if they take at least `LASTING` seconds at its pace."""
+    """Lines behind the median core, if these take at least `LASTING` seconds."""
     slow_pace: float = 0.8
-    """Share of the median core's rate: one that is no faster for `slow_samples` is slow."""
+    """Share of the median core's rate; a core at or below it for `slow_samples` is slow."""
     slow_samples: float = 20.0
-    """Samples in a row for which a core has to be slow."""
+    """Consecutive samples for which a core must be slow."""
     silent: float = 120.0
-    """Seconds without a line of its own; where a core's lines are rarer, a few of them."""
+    """Seconds without a line of the core, or a few usual intervals between its lines if that is longer."""
 
     @classmethod
     def from_settings(cls, values: Mapping[str, float]) -> CoreThresholds:
-        """Return the profile's `[thresholds]`; names of other parts are left aside."""
+        """Return the thresholds of a profile's `[thresholds]`, which also holds others."""
         return cls(**{name: float(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
 
 def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
     """Return which cores are more than `straggler` lines, and at least `LASTING` seconds, behind the median core.
 
-    `usual` are the seconds that lie between two lines of a core (NaN unknown), `lag` is in steps.
+    `usual` is the usual number of seconds between two lines of a core (NaN unknown); `lag` is in steps.
     """
     lines = lag / max(1, smallest_step)
     late: Bools = lines > thresholds.straggler
@@ -54,10 +54,10 @@ def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresh
 def paces(
     recent: RecentRates, rows: Ints, kinds: Kinds, counting: Bools, thresholds: CoreThresholds
 ) -> tuple[Floats, Bools]:
-    """Return each core's own rate as a share of the median core's (NaN unknown), and which cores are slow.
+    """Return each core's rate as a share of the median core's (NaN unknown), and which cores are slow.
 
-    Compared are the newest samples of each, one by one back in time, so that a pause of all for an evaluation, or a
-    compilation, slows no core. `counting` says which rows make the median; rates of different kinds have one each.
+    The newest samples of the cores are compared one by one back in time, so that a pause of all, for an evaluation or
+    a compilation, makes no core slow. The median is over the `counting` rows, separately for each kind of rate.
     """
     pace, slow = np.full(len(rows), np.nan), np.zeros(len(rows), bool)
     for kind in sorted(set(kinds[compares(kinds)].tolist())):
@@ -72,9 +72,9 @@ def paces(
 
 
 def _ratios(rates: Rates, counting: Bools) -> Floats:
-    """Return rates (a row for each moment) as shares of the median of each moment; NaN where there is none.
+    """Return rates, one line for each moment, as shares of the median at that moment; NaN without a median.
 
-    Of two in the middle the faster one is the median: between them would be a pace that no core has.
+    Of two in the middle, the faster is the median: no core has a pace between them.
     """
     among = rates[:, counting]
     medians = median_of(among, of_two_higher=True)

@@ -1,6 +1,6 @@
 """Read a block of lines: plain training lines become samples, lines that no dialect can match are skipped.
 
-All others are left over, to be read one by one.
+The other lines are left over and read one by one.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from tui.logs.state.samples import ALL_KNOWN, Samples
 from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Scanner, words_at
 
 _FEW_LINES = 12
-"""So many other lines are read one by one at once."""
+"""Most lines besides samples that are read one by one without a search for skippable ones."""
 
 _NAN = float("nan")
 
 _TAIL_PLACES = np.arange(MOMENT + TAILS.start - 2, MOMENT + TAILS.stop - 2)
-"""Where the bracket that closes a prefix can stand, from a line's beginning."""
+"""Positions in a line of the bracket that closes a prefix."""
 
 _TAIL_MASKS = [FIRST.take(np.arange(MOMENT + TAILS.stop) - (MOMENT + 8 * row), mode="clip") for row in (1, 2)]
-"""By a prefix's length, what keeps the second and third word of its address and number."""
+"""Masks for the second and third word of a prefix's address and number, by the length of the prefix."""
 
 _POINT_PLACES = np.arange(1, 4)
-"""Where the first point of an address can stand."""
+"""Positions in an address of its first point."""
 
 _ODD = np.zeros(256, bool)
 _ODD[[*b"\r[({\x1b"]] = True
-"""Bytes that lines begin with which other tools, a progress bar or a colour have begun."""
+"""First bytes of lines that begin with another tool's label, a progress bar or a colour."""
 
 _DIGIT = np.zeros(256, bool)
 _DIGIT[[*b"0123456789"]] = True
 
 
 class NewPrefixes(NamedTuple):
-    """Prefixes of a stream's lines that were not known: address and number of each, as words and as text."""
+    """Unknown prefixes of a stream's lines: address and number of each, as words and as text."""
 
     stream: Stream
     tails: Words
@@ -53,23 +53,23 @@ class NewPrefixes(NamedTuple):
 
 
 class BlockLines(NamedTuple):
-    """The lines of a block, counted from 0. Places are bytes from the block's beginning."""
+    """The lines of a block, numbered from 0. Positions are in bytes from the beginning of the block."""
 
     begins: Ints
     ends: Ints
     samples: Samples
     sample_lines: Ints
     skipped: Ints
-    """Lines that no dialect can match; their slots and times (NaN unknown) are beside them."""
+    """Lines that no dialect can match, with their slots and times (NaN unknown)."""
     skipped_slots: Ints
     skipped_times: Floats
     left: Ints
-    """All other lines, which are to be read one by one."""
+    """All other lines, which must be read one by one."""
     first_moment: float
     last_moment: float
-    """Earliest and latest date in the prefixes of samples and skipped lines; NaN for none."""
+    """Earliest and latest date in the prefixes of samples and skipped lines; NaN without dates."""
     new_prefixes: list[NewPrefixes]
-    """Prefixes that some lines were left over for: they are skipped or samples once these are known."""
+    """Unknown prefixes of lines that were left over only because of them."""
 
 
 class Block:
@@ -141,7 +141,7 @@ class Block:
         )  # fmt: skip
 
     def _read_prefixes(self, starts: Ints, prefix: Ints) -> tuple[Ints, Floats, Bools, tuple[float, float]]:
-        """Return slot and time (NaN none) of each line, and which lines have a known prefix, or surely none.
+        """Return slot and time (NaN for none) of each line, and which lines have a known prefix or certainly none.
 
         The last two numbers are the earliest and the latest date in the prefixes of these lines.
         """
@@ -151,7 +151,7 @@ class Block:
         prefixed = places_of(prefix > 0)
         if not len(prefixed):
             return slots, times, slots >= 0, (_NAN, _NAN)
-        # Most often all lines have one: a part of an array costs less than picked places.
+        # Usually all lines have one, and a slice of an array costs less than an array of indices.
         are_first = prefixed[-1] == len(prefixed) - 1
         dated = slice(len(prefixed)) if are_first else prefixed
         begins, lengths = starts[dated], prefix[dated]
@@ -170,7 +170,7 @@ class Block:
         return slots, times, good, (first, float(np.fmax.reduce(prefix_times, initial=_NAN)))
 
     def _note_new_prefixes(self, new: Bools, owners: Ints, begins: Ints, lengths: Ints, tails: Words) -> None:
-        """Keep the prefixes not seen before; where there are none, all of the streams' prefixes are known."""
+        """Collect the prefixes not seen before; if there are none, all prefixes of the streams count as known."""
         if not new.any():
             for index in self._prefixes:
                 index.bytes_read = max(index.bytes_read, BLOCK)
@@ -184,7 +184,7 @@ class Block:
                 self._new_prefixes.append(NewPrefixes(stream, tails[:, mine], texts))
 
     def _parse_prefixes(self, begins: Ints, lengths: Ints) -> tuple[Words, list[float | None], Ints]:
-        """Return address and number of each prefix; the moment of each run of lines with the same, and its size."""
+        """Return address and number of each prefix, and the moment and size of each run of lines with one moment."""
         heads = self._scanner.prefix_bytes(begins)
         differ = np.ones(len(begins), bool)
         differ[1:] = False
@@ -196,14 +196,14 @@ class Block:
         return _prefix_tails(heads, lengths), moments, np.diff(changes, append=len(begins))
 
     def _owners(self, starts: Ints) -> Ints:
-        """Return the part that each line belongs to."""
+        """Return the index of the part that each line belongs to."""
         if len(self._bounds) == 1:
             return np.zeros(len(starts), np.int64)
         owners: Ints = np.searchsorted(self._bounds, starts, side="right").astype(np.int64)
         return owners
 
     def _default_slots(self, owners: Ints, bare: Bools) -> Ints:
-        """Return the slot of each line where its stream has lines without a prefix; else -1."""
+        """Return the slot of each line if its stream has lines without a prefix, else -1."""
         homes = np.full(len(self._streams), -1, np.int64)
         for index in places_of(np.bincount(self._stream_of[owners[bare]]) > 0).tolist():
             slot = self._streams[index].slot
@@ -212,7 +212,7 @@ class Block:
         return slots
 
     def _find(self, owners: Ints, tails: Words) -> Ints:
-        """Return the slot that each prefix names; negative where it is none, or was not seen before."""
+        """Return the slot that each prefix names; negative for none, or one that was not seen before."""
         if len(self._streams) == 1:
             return self._prefixes[0].find(tails)
         streams, slots = self._stream_of[owners], np.empty(len(owners), np.int64)
@@ -222,9 +222,9 @@ class Block:
         return slots
 
     def _skippable_lines(self, starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-        """Return lines that no dialect can match, and how long the prefix of each could be; none where unknown.
+        """Return lines that no dialect can match, with the possible length of each prefix.
 
-        Those without a prefix come last.
+        Lines without a prefix come last. No lines are returned if a search is not possible, or not worth its cost.
         """
         none: Ints = np.zeros(0, np.int64)
         carried = any(stream.is_carried for stream in self._streams)
@@ -247,7 +247,7 @@ class Block:
         return quiet[chosen], prefix[chosen]
 
     def _prefix_lengths(self, starts: Ints, ends: Ints, first: npt.NDArray[np.uint8]) -> tuple[Ints, Bools]:
-        """Return how long the prefix of each line could be, and which lines surely have none."""
+        """Return the possible length of each line's prefix, and which lines certainly have none."""
         prefix = np.zeros(len(starts), np.int64)
         is_none = np.ones(len(starts), bool)
         dated = places_of(_DIGIT.take(first))
@@ -265,7 +265,7 @@ class Block:
         return prefix, is_none
 
     def _could_be_prefixed(self, starts: Ints) -> Bools:
-        """Return which lines that begin with a digit may have a prefix: many loggers begin theirs with a date."""
+        """Return which lines that begin with a digit can have a prefix; many loggers begin lines with a date, too."""
         octets = self._scanner.octets
         after = octets(starts + (MOMENT - 1))
         next_ = octets(starts + np.where(after == ord(","), MOMENT + len(",123"), MOMENT))
@@ -277,7 +277,7 @@ class Block:
 
 
 def _prefix_tails(heads: npt.NDArray[np.uint8], lengths: Ints) -> Words:
-    """Return address and number of each line's prefix, which is so long, as three rows of words."""
+    """Return address and number of each line's prefix, of the given length, as three rows of words."""
     tails = np.empty((3, len(lengths)), np.uint64)
     tails[0] = words_at(heads, MOMENT)
     for row, masks in enumerate(_TAIL_MASKS, 1):

@@ -1,9 +1,8 @@
-"""PyTorch/XLA's training line, a block at a time: numpy finds the fields and turns their digits into numbers.
+"""Read PyTorch/XLA's training lines a block at a time: numpy finds the fields and parses their digits.
 
-Eight bytes are gathered as one 64-bit word, so that each check and each conversion is done for every line of a block
-at once ("SIMD within a register"). Only lines that are exactly of the common shape are taken, with or without
-xla_dist's full prefix; all others (nan, odd numbers, glued or torn lines) are left to the pattern, so that both ways
-give the same.
+Eight bytes are gathered as one 64-bit word, so that each check and each conversion is done for all lines of a block
+at once ("SIMD within a register"). Only lines of exactly the common shape are read, with or without xla_dist's full
+prefix. All others (nan, odd numbers, glued or torn lines) are left to the pattern, so that the result is the same.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from tui.logs.packed_digits import (
 )
 
 LEAD = len("| Training Device")
-"""Bytes from where the line's own text begins to its first `=`."""
+"""Bytes from the beginning of the line's own text to its first `=`."""
 
 MOMENT = len("2020-08-06 02:38:57 ")
 CLOCK_SIZE = len("02:38:57")
 
 TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
-"""Lengths that address and number can have in a prefix."""
+"""Possible lengths of address and number in a prefix."""
 
 _TILE = 256 * 1024
-"""Bytes in which line ends are looked for together: what stays in the cache."""
+"""Bytes that are searched for line ends together, so that they stay in the CPU's cache."""
 
 _LINE_END = np.uint8(ord("\n"))
 
@@ -53,7 +52,7 @@ _DEVICE_1, _DEVICE_2 = word_of(b"| Traini"), word_of(b"ng Devic")
 _EPOCH, _STEP, _LOSS, _RATE, _TIME = b" Epoch=", b" Step=", b" Loss=", b" Rate=", b" Time="
 _GLOBAL = b" GlobalRate="
 _MOST_ORDINAL = 6
-"""Digits that an ordinal can have."""
+"""Most digits of an ordinal."""
 
 _ONE_DIGIT, _TWO_DIGITS = expected(b"e=xla:0/"), expected(b"e=xla:00")
 _POINTED = {n: expected(b"0" * (7 - n) + b"." + b"0" * n) for n in (LOSS_DECIMALS, RATE_DECIMALS)}
@@ -63,9 +62,9 @@ class TrainingLines(NamedTuple):
     """The lines of a block that are plain training lines, in the block's order, as columns."""
 
     lines: Ints
-    """Which lines of the block these are, counted from 0."""
+    """The numbers of these lines in the block, from 0."""
     prefix: Ints
-    """Bytes of prefix before each; 0 none."""
+    """The length of each prefix in bytes; 0 for none."""
     core: Ints
     device: Ints
     epoch: Ints
@@ -76,7 +75,7 @@ class TrainingLines(NamedTuple):
     clock: npt.NDArray[np.bytes_]
 
     def part(self, chosen: Bools) -> TrainingLines:
-        """Return the lines that are marked."""
+        """Return the lines that are marked in `chosen`."""
         return TrainingLines(*map(itemgetter(chosen), self))
 
 
@@ -97,15 +96,15 @@ class Scanner:
         self._marks = np.empty(_TILE, bool)
 
     def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
-        """Return the byte at each of these places, which may lie a little beyond the end (zeros)."""
+        """Return the byte at each of these positions; zeros a little beyond the end."""
         return self._octets.take(places + PAD)
 
     def prefix_bytes(self, places: Ints) -> npt.NDArray[np.uint8]:
-        """Return the beginnings of lines, which are at these places."""
+        """Return the first bytes of lines that begin at these positions."""
         return self._gather(places + PAD, _HEAD_ROOM)
 
     def field_bytes(self, ends: Ints) -> npt.NDArray[np.uint8]:
-        """Return the bytes before these places of the buffer: 32 at once cost no more than 8."""
+        """Return the 32 bytes before each of these positions of the buffer; fewer would cost as much."""
         return self._gather(ends - _ROOM, _ROOM)
 
     def _gather(self, places: Ints, size: int) -> npt.NDArray[np.uint8]:
@@ -114,12 +113,12 @@ class Scanner:
         return gathered
 
     def joined(self, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
-        """Return lines, from these places to their ends, one after the other; and where each then ends."""
+        """Return lines from `starts` to `ends` concatenated, and the position at which each then ends."""
         view, spans = self._view, zip((starts + PAD).tolist(), (ends + (PAD + 1)).tolist(), strict=True)
         return b"".join([view[start:end] for start, end in spans]), np.cumsum(ends + 1 - starts)
 
     def lines(self) -> tuple[Ints, Ints]:
-        """Return where each line of the block begins and ends."""
+        """Return the positions at which the lines of the block begin and end."""
         tiles = range(PAD, self._end, _TILE)
         ends = np.concatenate([self._line_ends(start, min(self._end, start + _TILE)) for start in tiles])
         ends -= PAD
@@ -129,7 +128,7 @@ class Scanner:
         return begins, ends
 
     def _line_ends(self, start: int, end: int) -> Ints:
-        """Return the places of line ends in a tile: first the words of eight bytes that hold any, which are few."""
+        """Return the positions of line ends in a tile; the few words of eight bytes that hold any are found first."""
         marks = self._marks
         np.equal(self._octets[start:end], _LINE_END, out=marks[: end - start])
         marks[end - start :] = False
@@ -142,7 +141,7 @@ class Scanner:
         return ends
 
     def training_lines(self, begins: Ints, ends: Ints) -> TrainingLines:
-        """Return the lines that are plain training lines, read from their ends to their beginnings."""
+        """Return the plain training lines, each read from its end to its beginning."""
         ends = ends + PAD
         returns = self._octets.take(ends - 1) == ord("\r")
         if returns.any():
@@ -168,7 +167,7 @@ class Scanner:
         return training if good.all() else training.part(good)
 
     def _core(self, fields: _Fields) -> tuple[Ints, Ints]:
-        """Return epoch (-1 none) and ordinal before the step: the epoch where it is named, else the ordinal."""
+        """Return epoch (-1 for none) and ordinal, the fields before the step; not all lines name an epoch."""
         before = fields.integer()
         numbers = before.number()
         has_epoch = fields.ends_with(_EPOCH)
@@ -187,33 +186,33 @@ class Scanner:
 
 
 class _Fields:
-    """Goes through the fields of lines from the last to the first, and gathers which lines are right in all of them.
+    """Reads the fields of many lines from the last to the first, and notes which lines are valid in all of them.
 
-    Bytes are gathered again only behind a field whose length differs between the lines, and where none are left.
+    Bytes are gathered again only after a field whose length differs between lines, or when all have been read.
     """
 
     def __init__(self, scanner: Scanner, places: Ints) -> None:
         self._scanner = scanner
         self._places = places
-        """Where the last gathered bytes of each line end."""
+        """The position at which the gathered bytes of each line end."""
         self._passed = 0
-        """Bytes of them that have been passed by, in all lines alike."""
+        """The number of gathered bytes that have been read, the same for all lines."""
         self._chunk: npt.NDArray[np.uint8] | None = None
         self.good: Bools = np.ones(len(places), bool)
 
     def places(self) -> Ints:
-        """Return where each line has been read down to."""
+        """Return the position down to which each line has been read."""
         return self._places - self._passed if self._passed else self._places
 
     def skip(self, length: Ints | int) -> None:
-        """Go on before bytes that have been looked at: as many in all lines, or in each its own."""
+        """Pass over bytes that have been read: one number for all lines, or one for each."""
         if isinstance(length, int):
             self._passed += length
         else:
             self._places, self._passed, self._chunk = self.places() - length, 0, None
 
     def name(self, name: bytes) -> None:
-        """Require a field's name (of twelve bytes, or less than eight)."""
+        """Require the name of a field (of twelve bytes, or fewer than eight)."""
         if len(name) < _WORD:
             self.good &= self.ends_with(name)
         else:
@@ -222,12 +221,12 @@ class _Fields:
         self.skip(len(name))
 
     def ends_with(self, name: bytes) -> Bools:
-        """Return which lines have a name (of less than eight bytes) next."""
+        """Return which lines have this name next (of fewer than eight bytes)."""
         matches: Bools = self._words() & LAST[len(name)] == word_of(name.rjust(_WORD, b"\0"))
         return matches
 
     def integer(self, wanted: Bools | None = None) -> DigitField:
-        """Read integers of one to eight digits, in the lines asked for."""
+        """Read integers of one to eight digits, in the `wanted` lines only."""
         field = field_of(self._words(), DIGITS)
         has_digits = field.length > 0
         self.good &= has_digits if wanted is None else has_digits | ~wanted
@@ -235,7 +234,7 @@ class _Fields:
         return field
 
     def decimal(self, decimals: int) -> Decimals:
-        """Read numbers of at most eight characters with so many decimals."""
+        """Read numbers of at most eight characters with this many decimals."""
         field = field_of(self._words(), _POINTED[decimals])
         self.good &= field.length >= decimals + len("0.")
         self.skip(field.length)
@@ -251,7 +250,7 @@ class _Fields:
         return clock
 
     def device(self) -> Ints:
-        """Read the device before an ordinal, one or two digits, and all before it in the line's own text."""
+        """Read the device before an ordinal (one or two digits), and the rest of the line's own text before it."""
         device, is_right = self._device(0, _ONE_DIGIT)
         device >>= np.uint64(48)
         length = LEAD + len("=xla:0/")
@@ -267,7 +266,7 @@ class _Fields:
         return np.where(is_right, device, both).view(np.int64)
 
     def _device(self, after: int, expected: tuple[np.uint64, np.uint64]) -> tuple[Words, Bools]:
-        """Return the digits of devices whose text ends so many bytes before, xor-ed, and which lines have one."""
+        """Return the xor-ed digits of devices whose text ends `after` bytes earlier, and which lines have one."""
         pattern, above = expected
         values: Words = self._words(after) ^ pattern
         is_right = strange_bytes(values, above) == 0
@@ -276,7 +275,7 @@ class _Fields:
         return values, is_right
 
     def _words(self, after: int = 0) -> Words:
-        """Return the last eight bytes that have not been passed by, but for so many at the end."""
+        """Return the last eight unread bytes before the last `after` ones."""
         if self._chunk is None or self._passed + after + _WORD > _ROOM:
             self._places, self._passed = self.places(), 0
             self._chunk = self._scanner.field_bytes(self._places)

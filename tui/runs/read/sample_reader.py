@@ -37,7 +37,7 @@ class RunReader:
         if changed:
             for worker in self.directory.run.workers:
                 over = self.tail.is_over or worker.index in self.tail.ended
-                (self.demux.end if over else self.demux.resume)(worker.index)
+                self.demux.set_ended(worker.index, over)
         has_read = False
         for span in self.tail.read(budget_bytes):
             if self._attempts.get(span.worker, 0) != span.attempt:
