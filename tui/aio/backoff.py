@@ -15,8 +15,8 @@ def backoff(
 ) -> Iterator[float]:
     """Yield the seconds to wait before each further attempt, without end.
 
-    The waits are between half and all of 0.5, 1, 2, … 30 s: workers that lost their connections at the same moment do
-    not all reconnect at the same moment.
+    Each is between half and all of 0.5, 1, 2, … 30 s, so that workers that lost their connections at the same moment
+    do not all reconnect at the same moment.
     """
     rng = rng or random.Random()
     wait = first

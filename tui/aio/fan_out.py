@@ -1,4 +1,4 @@
-"""Do several pieces of work at once, yielding results as they come; what ends the iteration cancels the rest."""
+"""Run several pieces of work concurrently and yield results as they come; ending the iteration cancels the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 
 
 async def as_completed(work: Iterable[Awaitable[_Result]]) -> AsyncGenerator[_Result, None]:
-    """Do all the work concurrently; yield each result as soon as it is known. The first exception is raised."""
+    """Run all the work concurrently and yield each result as soon as it is known. Raises the first exception."""
     ended: asyncio.Queue[asyncio.Future[_Result]] = asyncio.Queue()
     tasks = [asyncio.ensure_future(piece) for piece in work]
     try:
@@ -28,7 +28,7 @@ async def as_completed(work: Iterable[Awaitable[_Result]]) -> AsyncGenerator[_Re
 
 
 async def run_all(work: Iterable[Awaitable[object]]) -> None:
-    """Do all the work concurrently; the first exception cancels the rest and is raised."""
+    """Run all the work concurrently; the first exception cancels the rest and is raised."""
     async for _ in as_completed(work):
         pass
 
@@ -36,7 +36,7 @@ async def run_all(work: Iterable[Awaitable[object]]) -> None:
 async def gather_rows(
     work: Iterable[Callable[[Callable[[_Result], None]], Awaitable[None]]],
 ) -> AsyncGenerator[_Result, None]:
-    """Do all the work concurrently; yield each row that it reports, by calling the function that it is given."""
+    """Run all the work concurrently; yield each row that a piece of work passes to the function that it gets."""
     rows: asyncio.Queue[_Result | None] = asyncio.Queue()
 
     async def do_all() -> None:
@@ -58,7 +58,7 @@ async def gather_rows(
 async def for_each_worker(
     indices: Iterable[int], work: Callable[[int], Awaitable[_Result]]
 ) -> AsyncGenerator[tuple[int, _Result | WorkerError], None]:
-    """Do `work` for every worker concurrently; yield each worker's result as soon as it is known.
+    """Run `work` for all workers concurrently; yield each worker's result as soon as it is known.
 
     A TpuTuiError of one worker is its result; any other exception cancels the others and is raised.
     """

@@ -1,4 +1,4 @@
-"""Raise the limit on open files: a process needs a connection, and a keeper also a log, for each worker."""
+"""Raise the limit on open files, of which a keeper needs a connection and a log for each worker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_file_limit(workers: int) -> None:
 
 
 def raise_file_limit(workers: int) -> float:
-    """Raise this process's limit on open files as far as the workers need and the hard limit allows; return it."""
+    """Raise the limit on open files to what the workers need, if the hard limit allows it; return the limit."""
     return _raised_to(workers * _FILES_A_WORKER + _SPARE_FILES)
 
 

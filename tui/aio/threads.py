@@ -1,6 +1,6 @@
 """Run blocking work in daemon threads, which delay neither Ctrl-C nor the end of the program.
 
-An event loop's own executor is joined when the loop ends, and has six threads for all workers of a pod.
+The executor of an event loop is joined when the loop ends, and has only six threads for all workers of a pod.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A time limit for an await that never loses a cancellation.
 
 Before Python 3.12, `asyncio.wait_for` returns the result if its work ends in the moment in which the caller is
-cancelled: the caller goes on as if it had not been cancelled (python/cpython#86296). `asyncio.timeout`, and on Python
-3.10 the library async_timeout, let the work run in the caller's own task, where the cancellation reaches it.
+cancelled, so that the caller goes on as if it had not been cancelled (python/cpython#86296).
+`asyncio.timeout`, and on Python 3.10 the library async_timeout, let the work run in the caller's own task, where the
+cancellation reaches it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,6 @@ _Result = TypeVar("_Result")
 
 
 async def within(work: Awaitable[_Result], seconds: float | None) -> _Result:
-    """Return the result of `work`; cancel it when the seconds are over (None: no limit).
-
-    Raises asyncio.TimeoutError then.
-    """
+    """Return the result of `work`. After `seconds` (None: no limit), cancel it and raise asyncio.TimeoutError."""
     async with time_limit(seconds):
         return await work

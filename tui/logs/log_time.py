@@ -1,4 +1,4 @@
-"""Times of log lines: UTC, or the date and time that a log prints without an offset."""
+"""Times of log lines: in UTC, or the date and time that a log prints without an offset."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 from datetime import datetime, timedelta, timezone
 
 NO_TIME, LOG_TIME, WALL_TIME = 0, 1, 2
-"""`Snapshot.time_kind`: nothing known, the log's own date and time (no offset), or UTC seconds."""
+"""Values of `Snapshot.time_kind`: unknown, the log's date and time (without an offset), or UTC seconds."""
 
 
 def format_time(seconds: float, kind: int) -> str | None:
-    """Format wall time as RFC 3339, a log's own date and time without an offset; None for neither."""
+    """Format wall time as RFC 3339, and a log's date and time without an offset; None for an unknown time."""
     if kind == NO_TIME or not math.isfinite(seconds):
         return None
     try:

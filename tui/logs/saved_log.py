@@ -1,4 +1,4 @@
-"""Saved logs of any size, packed ones too: read in blocks, in memory that does not grow with the file."""
+"""Read saved logs of any size, also packed ones, in blocks and in memory that does not grow with the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SavedLine(LogLine):
-    """One line of a saved log: the worker its prefix names, where it begins (bytes, unpacked), its own time."""
+    """A line of a saved log; `offset` is that of the unpacked bytes, `time` is the log's own."""
 
     is_wall_time = False
 
@@ -51,7 +51,7 @@ class SavedLog:
         """Its name in messages: its path, or where it was copied from."""
         self.packing = packing
         self.xla_dist = xla_dist
-        """Whether its beginning shows xla_dist's prefix."""
+        """Whether xla_dist's prefix was found at the beginning of the file."""
         self.thresholds = thresholds
         """The profile's `[thresholds]`."""
         self.problem: UsageError | None = None
@@ -76,7 +76,7 @@ class SavedLog:
         return (*self._own_dialects, *BUILT_IN)
 
     def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
-        """Yield the file's bytes, unpacked, in blocks; raises UsageError at last if its end cannot be read."""
+        """Yield the unpacked bytes of the file in blocks. Raises UsageError at its end if not all can be read."""
         with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             if self.packing is not None:
                 yield from unpacked(file, self.packing, size, self.name)
@@ -85,7 +85,7 @@ class SavedLog:
                 yield data
 
     def demux(self, *, history: bool = True, steps: bool = False) -> Demux:
-        """Return a demultiplexer that has read the whole file, or as much of it as can be read (see `problem`)."""
+        """Return a demultiplexer that has read the file, or as much of it as is readable (see `problem`)."""
         from tui.logs.demux import Demux
 
         demux = Demux(
@@ -109,7 +109,7 @@ class SavedLog:
     def _buffered_blocks(self) -> Iterator[bytearray]:
         """Yield the blocks of a plain file, each in the memory of the one before.
 
-        Fresh memory for each would cost as much as reading it.
+        Allocating memory for each would cost as much as reading the block.
         """
         buffer = bytearray(BLOCK)
         with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
@@ -127,14 +127,14 @@ class SavedLog:
     def core_rows(
         self, *, by: str = "core", reverse: bool = False, cache: Path | None = None
     ) -> list[dict[str, Any]]:
-        """Return a row for every core as `cores --json` prints them, sorted as `Snapshot.sorted` does.
+        """Return a row for every core as `cores --json` prints it, sorted as `Snapshot.sorted` does.
 
-        With a directory as `cache`, what the log came to is kept there until the log changes.
+        With a directory as `cache`, the summary of the log is kept there until the log changes.
         """
         return sort_rows(self._summary(cache).rows, by, reverse)
 
     def workers(self, cache: Path | None = None) -> list[int]:
-        """Return the workers of the log's lines, ascending; none where no line names one."""
+        """Return the workers that the log's lines name, ascending."""
         owners = self._owners(cache)
         entries = (worker for worker in owners.entries or () if worker is not None)
         return sorted({*owners.numbers.values(), *entries})
@@ -169,9 +169,9 @@ class SavedLog:
         tail: int | None = None,
         cache: Path | None = None,
     ) -> Iterable[SavedLine]:
-        """Return lines in order: all, one worker's, one core's, those since a time; with `tail` only the last ones.
+        """Return lines in order: all, those of a worker, of a core or since a time; with `tail` only the last ones.
 
-        Lines without a prefix (a program's redrawn progress) belong to no worker and come with the merged ones only.
+        Lines without a prefix, such as redrawn progress, belong to no worker: `worker` leaves them out.
         """
         choice = Choice(worker, core, since)
         if choice.is_everything and tail is None:
@@ -189,9 +189,9 @@ class SavedLog:
     def picked(
         self, choice: Choice, *, tail: int | None = None, cache: Path | None = None, numbered: bool = False
     ) -> Iterator[Picked]:
-        """Yield the wanted lines with their ends, byte for byte, in order; the last ones are read from its end.
+        """Yield the wanted lines in order, byte for byte, with their ends; for `tail`, read the file from its end.
 
-        They have their worker when that is needed to choose them, or requested with `numbered`.
+        The lines have their worker if that is needed to choose them, or with `numbered`.
         """
         numbered |= choice.worker is not None
         written = self._written if numbered or choice.since is not None else None
@@ -204,14 +204,14 @@ class SavedLog:
             yield from last_in_file(file, Picker(owners, choice), tail)[1]
 
     def _owners(self, cache: Path | None) -> LineOwner:
-        """Return who wrote which line; the whole log is read for it where lines name workers."""
+        """Return the finder of each line's worker, which needs the whole log if lines name workers."""
         if not (self.xla_dist or self._carried or self._is_by_place):
             return LineOwner({}, written=self._written)
         return self._summary(cache).owners._replace(written=self._written)
 
     @property
     def _written(self) -> float:
-        """Return when the file was last written to; a clock that was ahead does not count."""
+        """Return when the file was last written to, not later than now (another machine's clock may be ahead)."""
         with explain_errors(self.path):
             return min(self.path.stat().st_mtime, time.time())
 
@@ -229,10 +229,10 @@ def open_log(
     name: str = "",
     copy: IO[bytes] | None = None,
 ) -> SavedLog:
-    """Open a saved log, to be read with a profile's dialects and thresholds; what comes from a pipe is copied first.
+    """Open a saved log, to be read with a profile's dialects and thresholds. The bytes of a pipe are copied first.
 
-    `name` replaces its path in messages; `copy` is a temporary file that is deleted when it is closed.
-    Raises UsageError for a directory, a device, an empty, binary, unreadable or missing file.
+    `name` replaces the path in messages. `copy` is the temporary file at `path`, which exists until it is closed.
+    Raises UsageError for a directory or a device, and for a file that is empty, binary, unreadable or missing.
     """
     name = name or str(path)
     path, piped = regular(Path(path))
@@ -255,7 +255,7 @@ def open_log(
 
 
 def _is_xla_dist(head: bytes) -> bool:
-    """Return whether any line of the file's beginning carries xla_dist's prefix."""
+    """Return whether any line of the file's beginning has xla_dist's prefix."""
     for line in head.split(b"\n"):
         match = PREFIX.match(line)
         if (match is not None and (match["own"] is None or match["moment"])) or NUMBERED_SAMPLE.match(line):

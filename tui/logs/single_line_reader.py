@@ -1,4 +1,4 @@
-"""Read lines one at a time: strip the prefixes of tools, find the line's worker, match its text."""
+"""Read lines one at a time: strip prefixes, find the worker of the line, match its text."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _NAN = float("nan")
 
 
 class SingleLineReader:
-    """Reads lines of any stream one at a time, and records in the state what they say.
+    """Reads lines of any stream one at a time and records in the state what they say.
 
-    With `is_torch_xla`, PyTorch/XLA's training lines are matched.
+    With `is_torch_xla`, PyTorch/XLA's training lines are matched first.
     """
 
     def __init__(self, state: DemuxState, matcher: Matcher, *, is_torch_xla: bool) -> None:
@@ -33,11 +33,11 @@ class SingleLineReader:
         self._matcher = matcher
         self._training = re.compile(expand_parts(TRAINING.source)) if is_torch_xla else None
         self._sections: Sections | None = None
-        """Of a saved log in sections, one for each host."""
+        """Set for a saved log with a section for each host."""
         self._exports: ExportReader | None = None
-        """Of a saved log that Cloud Logging has exported."""
+        """Set for a saved log that Cloud Logging has exported."""
         self._entry_slots: list[int] = []
-        """The slot of each entry of an export, by its place there; UNKNOWN where it names no worker."""
+        """The slot of each entry of an export, in the order of the export; UNKNOWN if it names no worker."""
         self._chronology = Chronology()
 
     @property
@@ -47,7 +47,7 @@ class SingleLineReader:
 
     @property
     def needs_every_line(self) -> bool:
-        """Return whether all lines of the log must be read here: a line's worker depends on its place."""
+        """Return whether all lines must be read here, because a line's worker depends on the lines before."""
         if self._exports is not None and self._exports.is_refuted:
             self._exports = None
         return self._sections is not None or self._exports is not None
@@ -71,9 +71,9 @@ class SingleLineReader:
             self._read_segments(stream, rest, now, offset)
 
     def read_line(self, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
-        """Read one line, or what is left of it after a carriage return, without its end.
+        """Read a line without its end, or the rest of one after a carriage return.
 
-        `offset` says where it begins in the stream's log.
+        It begins at `offset` in the stream's log.
         """
         self._state.lines += 1
         if self._exports is not None and stream.slot is None:
@@ -85,7 +85,7 @@ class SingleLineReader:
         self._end_line(stream, now)
 
     def finish(self, stream: Stream, now: float | None) -> None:
-        """Read what is held of a stream to which no more bytes will be added."""
+        """Read what is held of a stream, since no more bytes will be added to it."""
         if self._exports is not None and stream.slot is None:
             self._read_export(stream, self._exports.finish(), now, UNKNOWN)
             self._read_entries(stream, self._chronology.finish(), now)
@@ -93,12 +93,12 @@ class SingleLineReader:
         stream.end_line()
 
     def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> LineOwner:
-        """Return what the lines of a saved log showed about their workers; `numbers` are those of the slots."""
+        """Return the finder of the worker of each line of a saved log, given the worker number of each slot."""
         sources = zip(self._state.sources, numbers, strict=True)
         by_source = {(source.number, source.address): number for source, number in sources if number != UNKNOWN}
         entries: list[int | None] | None = None
         if self._exports is not None:
-            # The last of them is that of entries whose slot is unknown.
+            # UNKNOWN is -1, so that entries without a slot get the last worker: None.
             workers = [*(None if number == UNKNOWN else number for number in numbers), None]
             entries = [workers[slot] for slot in self._entry_slots]
         labels = frozenset(stream.labels)
@@ -113,9 +113,9 @@ class SingleLineReader:
     def _read_export(
         self, stream: Stream, parts: Iterable[bytes | tuple[int, ExportEntry]], now: float | None, end: int
     ) -> None:
-        """Read what lines of an export completed: entries in their order, and lines that belong to none.
+        """Read the entries that lines of an export have completed, and lines that belong to no entry.
 
-        The last of those ends at `end` (-1: not known where).
+        The last of these lines ends at offset `end` (-1: unknown).
         """
         items = list(parts)
         offset = end - sum(len(item) + 1 for item in items if isinstance(item, bytes)) + 1
@@ -129,7 +129,7 @@ class SingleLineReader:
             self._end_line(stream, now)
 
     def _read_entries(self, stream: Stream, entries: Iterable[tuple[int, ExportEntry]], now: float | None) -> None:
-        """Read the lines in entries of an export."""
+        """Read the lines in the texts of entries of an export."""
         for index, entry in entries:
             stream.is_carried = True
             is_named = entry.number is not None or entry.address is not None
@@ -184,7 +184,7 @@ class SingleLineReader:
                 self._matcher.match(stream, text, line, now)
 
     def _apply_prefix(self, stream: Stream, prefix: Prefix) -> bool:
-        """Attribute the line to the worker that xla_dist's prefix names; return whether it is a prefix here."""
+        """Attribute the line to the worker that xla_dist's prefix names; return whether it counts as a prefix."""
         if stream.slot is not None and prefix.number is not None and prefix.address is None:
             return False
         state = self._state
@@ -199,7 +199,7 @@ class SingleLineReader:
         return True
 
     def _strip_prefix(self, stream: Stream, text: bytes) -> tuple[int, bytes | None]:
-        """Attribute the line by what another tool put before it; return its length, and a JSON entry's text."""
+        """Attribute the line by a launcher's prefix; return the prefix's length, and the text of a JSON entry."""
         launcher = read_launcher_prefix(text, stream.labels)
         if launcher is None:
             return 0, None
@@ -212,6 +212,6 @@ class SingleLineReader:
         return launcher.length, launcher.message
 
     def _apply_section(self, stream: Stream, sections: Sections, text: bytes) -> None:
-        """Attribute the line to the host of its section; a section's header belongs to none."""
+        """Attribute the line to the host of its section; the header of a section belongs to no host."""
         if not sections.take(text) and sections.host is not None:
             stream.line_slot = self._state.slot_for(None, sections.host)

@@ -1,11 +1,11 @@
-"""When Python collects garbage: most objects of these processes live until the end."""
+"""Adjust when Python collects garbage, because most objects of these processes live until the end."""
 
 from __future__ import annotations
 
 import gc
 
 _RARELY = 50_000
-"""Allocations between two collections of the youngest generation: connections live as long as the process."""
+"""Allocations between two collections of the youngest generation."""
 
 
 def collect_rarely() -> None:
@@ -14,7 +14,7 @@ def collect_rarely() -> None:
 
 
 def freeze_existing_objects() -> None:
-    """Exempt what exists now from later collections: modules and, just before the end, everything.
+    """Exempt all present objects from later collections: modules or, just before the end, everything.
 
     With the console's modules exempt, a full collection stops the screen for at most 10 ms instead of 40 ms.
     """

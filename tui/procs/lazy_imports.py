@@ -15,7 +15,7 @@ def without(module: str) -> Iterator[None]:
         yield
         return
     modules = cast("dict[str, object]", sys.modules)
-    modules[module] = None  # the language reference says that importing it then fails
+    modules[module] = None  # importing it then fails, by the language reference
     try:
         yield
     finally:

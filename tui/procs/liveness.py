@@ -1,4 +1,4 @@
-"""Find out whether a process is running. PIDs are reused, so the start time identifies a process."""
+"""Find out whether a process is running. PIDs are reused, so that a process is identified by its start time too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def start_time(pid: int) -> str:
-    """Return when a process started, in clock ticks since boot; the current time where that is unknown."""
+    """Return when a process started, in clock ticks since boot; the current time if that is unknown."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
     except (OSError, IndexError):

@@ -1,4 +1,4 @@
-"""Parse untrusted JSON: documents of bounded size, depth and numbers; anything else is a ValueError."""
+"""Parse untrusted JSON, of bounded size, depth and numbers. Anything else raises ValueError."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from tui.text.numbers import MOST_INTEGER
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Most bytes of a document: the record of a pod with 16,384 workers takes a tenth of that."""
+"""Most bytes of a document; the record of a pod with 16,384 workers has a tenth of this."""
 MOST_DEPTH = 32
-"""Most levels of lists and objects: the project's own documents have four."""
+"""Most levels of nested lists and objects; the project's documents have four."""
 _MOST_DIGITS = len(str(-MOST_INTEGER))
 
 
@@ -24,7 +24,7 @@ def _integer(digits: str) -> int:
 
 
 _DECODER = json.JSONDecoder(parse_int=_integer)
-"""Made once: `json.loads` would make one per call with `parse_int`."""
+"""Made once, because `json.loads` with `parse_int` would make one per call."""
 
 
 def parse_json(data: bytes | str) -> Any:
@@ -42,9 +42,9 @@ def parse_json(data: bytes | str) -> Any:
 
 
 def parse_json_lines(lines: Sequence[bytes]) -> list[Any]:
-    """Parse lines of one JSON document each, without those that are invalid, too large or too deep.
+    """Parse lines of one JSON document each, leaving out those that are invalid, too large or too deep.
 
-    They are parsed all at once where each is one document, with too few brackets to be deep.
+    The lines are parsed together if each is one document, with too few brackets to be too deep.
     """
     if all(line.count(b"[") + line.count(b"{") <= MOST_DEPTH for line in lines):
         with suppress(ValueError, RecursionError):
@@ -61,14 +61,14 @@ def _document(line: bytes) -> list[Any]:
 
 
 def check_document(document: Any) -> None:
-    """Raise ValueError where lists and objects are nested too deep or a number is too large."""
+    """Raise ValueError if lists and objects are nested too deeply or a number is too large."""
     for level in _levels(document):
         if any(isinstance(value, int) and abs(value) > MOST_INTEGER for value in level):
             raise ValueError("a number with too many digits")
 
 
 def _levels(document: Any) -> Iterator[list[Any]]:
-    """Yield the values of each level of a document, the outermost first. Raises ValueError for too many."""
+    """Yield the values of each level of a document, the outermost first. Raises ValueError for too many levels."""
     level = [document]
     for _ in range(MOST_DEPTH + 1):
         yield level

@@ -11,7 +11,7 @@ GAP = 2
 
 
 def align_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
-    """Yield each row as a line of aligned columns; those with an index in `right` are right-aligned."""
+    """Yield each row as a line of aligned columns; the columns with an index in `right` are right-aligned."""
     widths = column_widths(rows)
     for row in rows:
         yield join_cells(row, widths, right)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 UNKNOWN = "–"
-"""Stands for an unknown duration or figure."""
+"""The text for an unknown duration or figure."""
 _CLOCK_DECIMALS = 3
-"""Decimals to which a duration is exact before its part of a second is dropped, as in `format_elapsed`."""
+"""Decimals to which a duration is rounded before its fraction of a second is dropped: 59.9996 s is a minute."""
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
@@ -18,7 +18,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_elapsed(seconds: float | None) -> str:
-    """Format a duration for a table's cell: `42s`, `3m07s`, `2h05m`, `3d04h`; a dash for an unknown one."""
+    """Format a duration for a cell of a table: `42s`, `3m07s`, `2h05m`, `3d04h`; a dash if unknown."""
     if seconds is None:
         return UNKNOWN
     whole = max(0, int(seconds))
@@ -32,7 +32,7 @@ def format_elapsed(seconds: float | None) -> str:
 
 
 def format_clock(seconds: float | None) -> str:
-    """Format a duration as `1 d 02:03:04`, below a second as `0.4 s`; a dash for an unknown one."""
+    """Format a duration as `1 d 02:03:04`, below a second as `0.4 s`; a dash if unknown."""
     if seconds is None:
         return UNKNOWN
     exact = round(abs(seconds), _CLOCK_DECIMALS)

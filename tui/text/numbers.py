@@ -6,10 +6,10 @@ import math
 from typing import Any, TypeGuard
 
 MOST_INTEGER = 2**63 - 1
-"""The largest number of a worker's shell, and the largest file size."""
+"""The largest number in a worker's shell, and the largest file size."""
 _MOST_DIGITS = len(str(MOST_INTEGER))
 _FIGURE_DIGITS = 7
-"""Significant digits of computed figures: the single precision in which curves are stored."""
+"""Significant digits of computed figures, those of the single precision in which curves are stored."""
 
 
 def parse_integer(text: str | bytes, most: int = MOST_INTEGER) -> int | None:
@@ -31,12 +31,12 @@ def is_number(value: Any, least: float, most: float) -> TypeGuard[int | float]:
 
 
 def significant(value: float) -> float:
-    """Round away the digits of binary arithmetic: 748.86, not 748.8599999999999."""
+    """Round to significant digits, so that binary arithmetic does not show: 748.86, not 748.8599999999999."""
     return float(f"{value:.{_FIGURE_DIGITS}g}")
 
 
 def figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
-    """Format a number; with three digits where it is too small for `decimals`, with `apart` with `,` in thousands."""
+    """Format a number; one too small for `decimals` with three digits; with `apart`, separate thousands by `,`."""
     if not math.isfinite(value):
         return str(value)
     if 0 < abs(value) < 10.0 ** (1 - decimals):

@@ -12,12 +12,12 @@ _CONTROL = re.compile(
     r"\ud800-\udfff"  # surrogates
     r"]"
 )
-"""Unicode's categories Cc, Cf, Cs, Zl and Zp: what a terminal obeys or does not show.
+"""Unicode's categories Cc, Cf, Cs, Zl and Zp: characters that a terminal obeys or does not show.
 
-Exceptions are tab and newline, the joiners that scripts and emoji need (U+200C, U+200D), and visible number signs.
+Exceptions are tab, newline, the joiners that scripts and emoji need (U+200C, U+200D), and visible number signs.
 """
 _PICTURES = 0x2400
-"""Start of Unicode's Control Pictures: U+2400 + n depicts control character n."""
+"""The start of Unicode's Control Pictures: U+2400 + n depicts control character n."""
 
 
 def _picture(match: re.Match[str]) -> str:

@@ -21,7 +21,7 @@ def to_utc(text: object) -> str | None:
 
 
 def format_utc(text: str | None) -> str | None:
-    """Format an RFC 3339 time in UTC to the second, one without an offset as if in UTC; other text stays as it is."""
+    """Format an RFC 3339 time (without an offset: UTC) in UTC, to the second; return other text unchanged."""
     time = parse_time(text)
     if time is not None:
         with suppress(OverflowError):
@@ -30,7 +30,7 @@ def format_utc(text: str | None) -> str | None:
 
 
 def seconds_since(text: str | None, now: datetime | None = None) -> int | None:
-    """Return the whole seconds since an RFC 3339 time, at least 0; None if it is unknown. A time has an offset."""
+    """Return the whole seconds since an RFC 3339 time, at least 0; None if it is unknown or has no offset."""
     moment = parse_time(text)
     if moment is None or moment.tzinfo is None:
         return None

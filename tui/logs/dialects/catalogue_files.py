@@ -30,8 +30,7 @@ FILES = (
 )
 """The files in the order in which their dialects are tried: those with the most distinctive lines come first."""
 
-_REFERENCE = re.compile(rb"\(\?&(:?)(\w+)\)")
-_GROUP_NAME = re.compile(rb"\?P<\w+>")
+_REFERENCE = re.compile(rb"\(\?&(\w+)\)")
 
 
 @dataclass(frozen=True)
@@ -81,13 +80,6 @@ def join_pattern(pattern: str | list[str]) -> bytes:
 
 
 def expand_parts(pattern: bytes) -> bytes:
-    """Replace `(?&NAME)` in a pattern by the part of that name, and `(?&:NAME)` by the part without group names.
-
-    Raises KeyError for an unknown name.
-    """
-
-    def text_of(reference: re.Match[bytes]) -> bytes:
-        text = expand_parts(read_catalogue().parts[reference[2]])
-        return _GROUP_NAME.sub(b"?:", text) if reference[1] else text
-
-    return _REFERENCE.sub(text_of, pattern)
+    """Replace each `(?&NAME)` in a pattern by the part of that name. Raises KeyError for an unknown name."""
+    parts = read_catalogue().parts
+    return _REFERENCE.sub(lambda reference: expand_parts(parts[reference[1]]), pattern)

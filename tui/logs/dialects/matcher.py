@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
@@ -25,6 +25,14 @@ _NAN = float("nan")
 
 _MOST_COUNTED = 1e15
 """The largest step that a run can reach: `2.5e+88` is no step."""
+
+_FIGURES: Mapping[str, Callable[[str], Any]] = {
+    "epoch": int,
+    "seconds": read_span,
+    **dict.fromkeys(("replica_samples", "replica_test_samples"), int),
+    **dict.fromkeys(("train_began", "train_ended", "test_ended"), str),
+}
+"""Parsers of an epoch's values by name; the others are floats."""
 
 
 class Matcher:
@@ -56,7 +64,7 @@ class Matcher:
         self._record(self._bars.expire(now))
 
     def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
-        """Try all dialects on a line's own text (without prefixes of launchers), and a profile's on the whole line."""
+        """Try all dialects on a line's own text, without prefixes, and a profile's on the whole line."""
         own_text = own_text.removeprefix(codecs.BOM_UTF8)
         self._take(stream, self._reader.read(line, own_text), line, own_text, now)
 
@@ -229,24 +237,13 @@ class Matcher:
             self._state.facts["replica_accuracy"] = _number(values["accuracy"])
 
     def _record_epoch(self, dialect: Dialect, raw: Mapping[str, bytes]) -> None:
-        values = {name: value.decode() for name, value in raw.items()}
-        epoch = int(values.pop("epoch"))
-        figures: dict[str, Any] = {}
-        for name, value in values.items():
-            if name == "seconds":
-                figures[name] = read_span(value)
-            elif name in ("replica_samples", "replica_test_samples"):
-                figures[name] = int(value)
-            elif name in ("train_began", "train_ended", "test_ended"):
-                figures[name] = value
-            else:
-                figures[name] = float(value)
+        figures = {name: _FIGURES.get(name, float)(value.decode()) for name, value in raw.items()}
+        epoch = figures.pop("epoch")
         self._state.queue.flush()
         self._state.epochs.add_figures(epoch, figures)
         self._state.epochs.anchor(epoch, dialect.moment, self._state.table)
-        accuracy = figures.get("accuracy")
-        if accuracy is not None:
-            self._state.facts["max_accuracy"] = max(self._state.facts.get("max_accuracy", accuracy), accuracy)
+        if "accuracy" in figures:
+            self._note_accuracy(figures["accuracy"])
 
     def _note_facts(self, values: Mapping[str, bytes]) -> None:
         for name, value in values.items():
@@ -255,9 +252,13 @@ class Matcher:
             elif name == "total_train_time":
                 self._state.facts[name] = read_span(value.decode())
             elif name == "max_accuracy":
-                self._state.facts[name] = max(self._state.facts.get(name, float(value)), float(value))
+                self._note_accuracy(float(value))
             else:
                 self._state.facts[name] = float(value)
+
+    def _note_accuracy(self, accuracy: float) -> None:
+        facts = self._state.facts
+        facts["max_accuracy"] = max(facts.get("max_accuracy", accuracy), accuracy)
 
 
 def _number(text: bytes | None) -> float:

@@ -1,4 +1,4 @@
-"""Headers that say what the numbers below them are: names over a table, a rule over `| name | value |`, a step."""
+"""Headers that give meaning to the lines below: names over a table, a rule over `| name | value |`, a step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TRAINING = (b"true", b"yes")
 _VALUE = rb"(?&NUMBER)(?=s?$)"
 _FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
 _CELL = re.compile(rb"\S+(?: \S+)*")
-"""What stands in a column of a table whose columns are two blanks apart."""
+"""A cell of a table whose columns are two blanks apart."""
 _NAMED_VALUE = re.compile(rb"[|] {0,40}([A-Za-z][\w./ -]{0,80}?) {0,80}[|] {0,80}([^| \n]{0,40}) {0,80}[|]\s{0,8}$")
 _RULE = re.compile(rb"-{12,400}\s{0,8}$")
 _VALUES_BY_COLUMN = {
@@ -49,12 +49,12 @@ _VALUES_BY_COLUMN = {
 """The names in tables of values, the best first."""
 _NAMES_OF_VALUES = {name for names in _VALUES_BY_COLUMN.values() for name in names}
 _SECTIONS = ("", "time", "train")
-"""Parts of a table of values that say something of the training."""
+"""Sections of a table of values that are about the training."""
 _LOSS_ALONE = ("loss", "loss_of_epoch")
 _MOST_BETWEEN = 2
-"""Lines between a step and its loss."""
+"""Most lines between a step and its loss."""
 _SECTION = 60
-"""Lines after a step that heads a section in which its loss may follow."""
+"""Most lines between a step that heads a section and its loss."""
 
 _DRAWN_RULE = re.compile(rb"[=#*_-]{3}|(?:\xe2[\x94\x95][\x80-\xbf]){3}")
 _LED = re.compile(rb"[^|\n]{0,80}\d\d:\d\d:\d\d[^|\n]{0,60}\|")
@@ -73,22 +73,22 @@ Row = tuple[Dialect, Mapping[str, bytes]]
 
 
 class OpenHeader(Protocol):
-    """A header, to which the lines below it may belong."""
+    """A header to which the lines below can belong."""
 
     patience: int
-    """Other lines in a row that do not end it."""
+    """The number of consecutive other lines that do not end it."""
 
     def row(self, line: bytes) -> Row | None:
-        """Return the values of a line that belongs to the header; else None."""
+        """Return the values of a line that belongs to the header, else None."""
         ...
 
     def ends_with(self, line: bytes) -> bool:
-        """Return whether nothing after this line belongs to the header any more."""
+        """Return whether this line and all after it do not belong to the header."""
         ...
 
 
 class TableHeader:
-    """A line of names above rows of numbers, whose steps only go up."""
+    """A line of names above rows of numbers whose steps only increase."""
 
     def __init__(self, header: bytes) -> None:
         self._separator = _separator_of(header)
@@ -111,7 +111,7 @@ class TableHeader:
 
     @property
     def is_training(self) -> bool:
-        """Return whether its rows have a training loss, and a step or an epoch."""
+        """Return whether the rows have a training loss, and a step or an epoch."""
         return "loss" in self._places and len(self._places.keys() & {"step", "epoch"}) > 0
 
     def _cells(self, line: bytes) -> list[bytes]:
@@ -123,7 +123,7 @@ class TableHeader:
         return [cell.strip() for cell in text.split(self._separator)]
 
     def row(self, line: bytes) -> Row | None:
-        """Return the values of a line of numbers by their places; none if it has no training loss."""
+        """Return the values of a row by its columns, without values if it has no training loss; else None."""
         cells = self._cells(line)
         if len(cells) < self._size:
             cells = self._beneath_names(line)
@@ -141,7 +141,7 @@ class TableHeader:
         return self._dialect, values | self._unit if "rate" in values else values
 
     def _beneath_names(self, line: bytes) -> list[bytes]:
-        """Return a cell for each name, empty where nothing begins beneath it; none if others stand between them."""
+        """Return a cell for each name, empty if none begins below it; no cells if any begins elsewhere."""
         found = {match.start(): match[0] for match in _CELL.finditer(line)}
         return [found.get(start, b"") for start in self._starts] if found.keys() <= set(self._starts) else []
 
@@ -153,19 +153,19 @@ class TableHeader:
         return len(cell) < 60 if self._separator != b"  " else not cell or _compiled(_FIGURE).match(cell) is not None
 
     def ends_with(self, line: bytes) -> bool:
-        """Return whether a line is the rule of a table in a document: such tables hold results, not steps."""
+        """Return whether a line is the rule of a Markdown table, which holds results, not steps."""
         return line.startswith((b"|-", b"|:", b"| -", b"| :"))
 
 
 class ValueTable:
-    """Rows `| name | value |` between two rules, as OpenAI's and Stable-Baselines' loggers print them."""
+    """Rows `| name | value |` between two rules, as the loggers of OpenAI and Stable-Baselines print them."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
         self._section = ""
 
     def row(self, line: bytes) -> Row | None:
-        """Return the table's values for the rule that ends it, none for a row before that; else None."""
+        """Return the values of the table for the rule that ends it, no values for a row before; else None."""
         if _RULE.match(line):
             return _OF_VALUES, self._sample()
         match = _NAMED_VALUE.match(line)
@@ -202,14 +202,14 @@ class StepHeader:
         self._setting = _compiled(_SETTING + rb"[ \t]{0,4}\d{1,12}\s{0,8}$").match(line)
         self.patience = _SECTION if _DRAWN_RULE.search(line) else _MOST_BETWEEN
         self.setting: int | None = None
-        """The step, if it and its loss are printed as a configuration prints its settings."""
+        """The step if it and its loss are printed like the settings of a configuration."""
 
     def qualifies(self, above: StepHeader) -> bool:
-        """Return whether it is a step of another kind than the one above it: `Optimizer Step: 3` below `Step 12`."""
+        """Return whether it is another kind of step than the one above: `Optimizer Step: 3` below `Step 12`."""
         return self._name != above._name and self._name.endswith(above._name)
 
     def row(self, line: bytes) -> Row | None:
-        """Return the step with its loss if the line has one, and no step of its own."""
+        """Return the step with its loss if the line has a loss and no step, else None."""
         reading = read_line(line)
         if reading is None or reading.role not in _LOSS_ALONE:
             return None
@@ -231,7 +231,7 @@ class OpenHeaders:
         self._opened: dict[int, tuple[OpenHeader, int]] = {}
         self._value_tables: dict[int, ValueTable] = {}
         self._settings: dict[int, tuple[int, list[Row]]] = {}
-        """By slot, the last step that was printed like a setting, and its row; below zero once steps have gone up."""
+        """By slot, the last step that was printed like a setting, and its row; -1 once steps have increased."""
 
     @property
     def any(self) -> bool:
@@ -254,12 +254,12 @@ class OpenHeaders:
             self._opened[slot] = table, table.patience
 
     def end_step(self, slot: int) -> None:
-        """Note that a sample came: the loss of a step above it is no longer awaited."""
+        """Note that a sample came, so that a step above it has no loss."""
         if isinstance(self._opened.get(slot, (None,))[0], StepHeader):
             del self._opened[slot]
 
     def take_value(self, slot: int, line: bytes) -> list[Row] | None:
-        """Return the rows that are certain with a line of a table of values; None if it is no such line."""
+        """Return the samples that a line of a table of values completes; None if the line is in no such table."""
         table = self._value_tables.pop(slot, None)
         row = None if table is None else table.row(line)
         if table is None or row is None:
@@ -269,9 +269,9 @@ class OpenHeaders:
         return [row] if row[1] else []
 
     def take(self, slot: int, line: bytes) -> list[Row] | None:
-        """Return the rows that are certain now that a line came which no dialect matches: held ones, and its own.
+        """Return the samples that a line completes, which no dialect matches: held ones, and that of the line.
 
-        None if the line does not belong below a header.
+        None if the line does not belong to a header.
         """
         opened, patience = self._opened.get(slot, (None, 0))
         if opened is None:
@@ -295,18 +295,20 @@ class OpenHeaders:
         return None
 
     def _going_up(self, slot: int, setting: int | None, row: Row) -> list[Row]:
-        """Return rows whose steps go up: a configuration prints its step once, or again unchanged."""
+        """Return rows whose steps increase: a configuration prints its step once, or again unchanged."""
         if setting is None:
             return [row]
         before, held = self._settings.get(slot, (setting, []))
-        goes_up = setting > before
-        self._settings[slot] = (-1, []) if goes_up else (setting, [row])
-        return [*held, row] if goes_up else []
+        if setting <= before:
+            self._settings[slot] = setting, [row]
+            return []
+        self._settings[slot] = -1, []
+        return [*held, row]
 
 
 @lru_cache(maxsize=8)
 def _compiled(source: bytes) -> re.Pattern[bytes]:
-    """Return a pattern with parts of the catalogue, compiled for the first header: most logs have none."""
+    """Return a pattern with its parts expanded, compiled for the first header: most logs have none."""
     return re.compile(expand_parts(source))
 
 
@@ -319,7 +321,7 @@ def _separator_of(header: bytes) -> bytes:
 
 
 def _loss_place(names: Sequence[str]) -> int | None:
-    """Return the place of the whole loss; spaCy's bears the name of a part of its pipeline; of several none is it."""
+    """Return the column of the whole loss, which spaCy names by a part of its pipeline; None if it is not certain."""
     index = _first(_LOSSES, names) if "#" not in names else None
     pattern = _A_PART if "#" in names else _A_WHOLE
     indices = [index for index, name in enumerate(names) if pattern.match(name)]

@@ -36,8 +36,8 @@ _NARROWED = {
 """The kind of a rate that is named as one device's, or as the whole job's."""
 
 
-def kind_of(values: Mapping[str, bytes], dialect: RateKind = RateKind.UNKNOWN) -> RateKind:
-    """Return what the rate of a line counts, for one core or all: as its dialect says, else as the words beside it say.
+def kind_of(values: Mapping[str, bytes], dialect: RateKind) -> RateKind:
+    """Return what the rate of a line counts, for one core or all: by its dialect, else by the words beside it.
 
     The time of a step counts steps, and so does a progress bar with an unknown unit.
     """

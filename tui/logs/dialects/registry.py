@@ -49,14 +49,14 @@ def make_dialect(name: str, entry: Mapping[str, Any], **more: Any) -> Dialect:
 
 
 BUILT_IN: tuple[Dialect, ...] = tuple(make_dialect(entry["name"], entry) for entry in read_catalogue().entries)
-"""Every dialect that is known without a profile, PyTorch/XLA's first."""
+"""The dialects of the catalogue, PyTorch/XLA's first."""
 
 TRAINING = BUILT_IN[0]
-"""The line of `torch_xla.test.test_utils.print_training_update`, which the trainer prints as well."""
+"""The line of `torch_xla.test.test_utils.print_training_update`, which the trainer prints, too."""
 
 
 class Trial(NamedTuple):
-    """How many lines of a file a dialect matched, and the first of them with their values."""
+    """The number of lines of a file that a dialect matched, and the first of them with their values."""
 
     name: str
     matched: int
@@ -71,8 +71,8 @@ class Trial(NamedTuple):
 def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect]) -> tuple[int, list[Trial]]:
     """Return the number of lines, and a trial for each name of a dialect, in the order of the dialects.
 
-    A profile's dialects are each tried alone; of the built-in ones the first match counts, and only for lines that
-    no dialect of the profile matches, as in a log.
+    Each of a profile's dialects is tried alone. Of the built-in ones, the first match counts, and only in lines that
+    no dialect of the profile matches, as when a log is read.
     """
     counts: dict[str, int] = {dialect.name: 0 for dialect in dialects}
     examples: dict[str, list[tuple[str, Mapping[str, str]]]] = {name: [] for name in counts}
@@ -93,7 +93,7 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect]) -> tuple[i
 def _match_line(
     line: bytes, own: Sequence[DialectReader], built_in: DialectReader, headers: OpenHeaders
 ) -> Iterator[tuple[str, Mapping[str, bytes]]]:
-    """Yield the values of each dialect that matches a line; if none does, those that it has below a header."""
+    """Yield the values of each dialect that matches a line; if none does, those of the line below a header."""
     own_text = _own_text(line)
     if (rows := headers.take_value(0, own_text)) is not None:
         yield from ((dialect.name, row) for dialect, row in rows)
@@ -116,7 +116,7 @@ def _match_line(
 
 
 _BENEATH = {dialect.name for dialect in BUILT_IN if dialect.role.is_summary and dialect.role.has_epoch_above}
-"""Dialects that match a loss on a line of its own if no header above it does."""
+"""Dialects that match a loss alone on its line, unless a header above gives it a step."""
 
 
 def _shown(values: Mapping[str, bytes]) -> dict[str, str]:
@@ -129,7 +129,7 @@ def _shown(values: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def _own_text(line: bytes) -> bytes:
-    """Return a line without the prefix of xla_dist or another tool."""
+    """Return a line without the prefix of xla_dist or another launcher."""
     prefix = read_prefix(line, False)
     if prefix is not None:
         return line[prefix.length :]
@@ -140,4 +140,4 @@ def _own_text(line: bytes) -> bytes:
 
 
 _HELPING_GROUPS = ("q", "v", "total", "led", *PACE_GROUPS)
-"""Groups that are no columns: quotes, the length of a bar, the name of a rate."""
+"""Groups that are not columns: quotes, the total of a bar, the name of a rate."""

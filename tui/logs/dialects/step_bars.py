@@ -31,8 +31,8 @@ class HeldSample(NamedTuple):
 class StepBars:
     """Holds a worker's sample until its next line: if that is a bar, it shows the step of the sample.
 
-    A bar above the sample may be older, because tqdm skips redraws when steps are fast. Samples that arrive in bursts,
-    from a separate buffer, have no bar below them.
+    A bar above the sample may be older, because tqdm skips redraws when steps are fast. Samples that arrive in
+    bursts, from a separate buffer, have no bar below them.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class StepBars:
         return bool(self._held)
 
     def add(self, sample: HeldSample) -> list[HeldSample]:
-        """Hold a sample; return the samples that are not held: an earlier one, or this one if bars are not expected."""
+        """Hold a sample; return those that are not held: an earlier one, or this one if no bar is expected."""
         slot = sample.where[0]
         if self._misses[slot] >= _MOST_MISSES:
             return [sample]

@@ -1,4 +1,4 @@
-"""The stage that separates training samples from the evaluations, summaries and repeats that look like them."""
+"""Separate training samples from the evaluations, summaries and repeats that look like them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tui.logs.state.samples import Record
 
 @dataclass(slots=True)
 class _Evaluation:
-    """Rows below a heading such as `Validation:`; they look like training's but do not continue where it stopped."""
+    """Rows below a heading such as `Validation:`, which look like training's but do not continue where it stopped."""
 
     trained_epoch: int
     trained_step: int
     step: int = UNKNOWN
     """The step evaluated last."""
     stride: int = UNKNOWN
-    """How far the last row went on from the one before it."""
+    """The difference between the last two steps."""
 
     def is_training(self, epoch: int, step: int) -> bool:
-        """Return whether a row is training's again: it continues from there, or starts over.
+        """Return whether a row is training's again: it continues where training stopped, or its step goes back.
 
-        A row that goes on as evenly as those before it is the evaluation's, however far it goes.
+        A row whose step has the same difference as the one before is the evaluation's, however large the step is.
         """
         stride = step - self.step if UNKNOWN != self.step < step else UNKNOWN
         if UNKNOWN not in (epoch, self.trained_epoch) and epoch != self.trained_epoch:
@@ -39,32 +39,32 @@ class _Evaluation:
 
 @dataclass(slots=True)
 class _WorkerState:
-    """What a worker has printed so far, as far as it decides what its next lines are."""
+    """What a worker has printed so far that decides what its next lines are."""
 
     epoch: int = UNKNOWN
-    """The epoch that a line of its own named last."""
+    """The epoch that a line about the epoch named last."""
     heading: int = UNKNOWN
-    """The epoch of the last heading, which is that of the steps below it."""
+    """The epoch of the last heading, to which the steps below belong."""
     is_epoch_new: bool = False
-    """Whether an epoch was named, and no loss printed since."""
+    """Whether no loss was printed since an epoch was named."""
     full_bar: tuple[int, bytes] | None = None
     """Last step and total of its progress bar, once that is full."""
     has_steps: bool = False
-    """Whether it prints steps with a loss: an epoch's loss is their mean then, and no sample."""
+    """Whether it prints steps with a loss; then an epoch's loss is their mean, and no sample."""
     has_epochs: bool = False
-    """Whether it prints epochs with a loss: one without is no sample then."""
+    """Whether it prints epochs with a loss; then a loss without an epoch is no sample."""
     has_certain_steps: bool = False
-    """Whether any of these is a certain sample: doubtful rows are none then."""
+    """Whether a step with a loss was a certain sample; then doubtful rows are no samples."""
     held_row: Record | None = None
-    """The first doubtful row; it is a sample if another follows without a certain step between them."""
+    """The first doubtful row, a sample if another follows without a certain step in between."""
     trusts_rows: bool = False
-    """Whether doubtful rows are all that it prints, and therefore samples."""
+    """Whether it prints only doubtful rows, which therefore are samples."""
     held_loss: Record | None = None
-    """The first loss without a step or an epoch, which one may be a result."""
+    """The first loss without step and epoch, which may be a final result."""
     trusts_losses: bool = False
-    """Whether losses without a step or an epoch are all that it prints, and therefore samples."""
+    """Whether it prints only losses without step and epoch, which therefore are samples."""
     is_evaluating: bool = False
-    """Whether an evaluation's heading was the last heading, and no loss without a step was printed since."""
+    """Whether the last heading was an evaluation's, and no loss without a step was printed since."""
     evaluation: _Evaluation | None = None
     parts: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Unfinished samples by the name of the dialect."""
@@ -83,12 +83,12 @@ class _WorkerState:
         return True
 
     def take_first_loss(self) -> bool:
-        """Return whether a loss is the first since an epoch was named."""
+        """Return whether this loss is the first since an epoch was named."""
         was_new, self.is_epoch_new = self.is_epoch_new, False
         return was_new
 
     def take_doubtful(self, record: Record) -> tuple[Record, ...]:
-        """Return the doubtful rows that are samples, now that this one came."""
+        """Return the doubtful rows that this one shows to be samples."""
         if self.has_certain_steps:
             return ()
         if self.trusts_rows:
@@ -101,9 +101,9 @@ class _WorkerState:
         return held, record
 
     def take_lone_loss(self, record: Record) -> tuple[Record, ...]:
-        """Return the losses without step and epoch that are samples, now that this one came.
+        """Return the losses without step and epoch that this one shows to be samples.
 
-        A single one may be a result; the first below an evaluation's heading is the evaluation's.
+        A single one may be a final result; the first one below an evaluation's heading is the evaluation's.
         """
         if self.is_evaluating:
             self.is_evaluating = False
@@ -118,19 +118,19 @@ class _WorkerState:
 
 
 class TrainingStage:
-    """Decides which matches are training samples, from what each worker has printed before them."""
+    """Decides which matches are training samples, from what each worker has printed before."""
 
     def __init__(self) -> None:
         self._workers: dict[int, _WorkerState] = {}
         """By slot."""
 
     def restart(self) -> None:
-        """Note that the job was started again, perhaps during an evaluation: it trains, from an earlier step."""
+        """Note that the job was restarted, perhaps during an evaluation, and trains from an earlier step."""
         for worker in self._workers.values():
             worker.evaluation, worker.heading, worker.is_evaluating = None, UNKNOWN, False
 
-    def begin_epoch(self, slot: int, epoch: int, *, is_heading: bool = False) -> None:
-        """Note that a worker named an epoch, whose training follows; `is_heading` if its steps do not name it."""
+    def begin_epoch(self, slot: int, epoch: int, *, is_heading: bool) -> None:
+        """Note that a worker named an epoch; `is_heading` if the steps below do not name it."""
         worker = self._worker(slot)
         if is_heading:
             worker.heading = epoch
@@ -144,7 +144,7 @@ class TrainingStage:
         worker.evaluation, worker.is_evaluating = None, False
 
     def begin_evaluation(self, slot: int, newest: tuple[int, int] | None) -> None:
-        """Note that a worker's next lines are an evaluation's; `newest` is the epoch and step that it has reached."""
+        """Note that a worker's next lines are an evaluation's; `newest` are epoch and step of its newest sample."""
         worker = self._worker(slot)
         worker.is_epoch_new, worker.is_evaluating = False, True
         worker.evaluation = None if newest is None else _Evaluation(*newest)
@@ -158,7 +158,7 @@ class TrainingStage:
         return self._worker(slot).heading
 
     def join_parts(self, slot: int, dialect: str, values: Mapping[str, bytes]) -> Mapping[str, bytes] | None:
-        """Add values to the sample that a worker prints over several lines; return it once step and loss are known.
+        """Add values to a sample that a worker prints on several lines; return it once step and loss are known.
 
         A value that is printed again belongs to the next sample.
         """
@@ -169,7 +169,7 @@ class TrainingStage:
         return parts if {"step", "loss"} <= parts.keys() else None
 
     def samples(self, dialect: Dialect, values: Mapping[str, bytes], record: Record) -> tuple[Record, ...]:
-        """Return the training samples that are certain now that a match came: it, it with a held one, or none."""
+        """Return the training samples that a match shows to be certain: itself, a held one before it, or none."""
         slot, epoch, step = record[0], record[3], record[4]
         worker, role = self._worker(slot), dialect.role
         if role.has_epoch_above and not worker.continues_bar(values):

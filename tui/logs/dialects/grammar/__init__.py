@@ -1,1 +1,1 @@
-"""The general grammar of names and values, by which homemade lines are read."""
+"""The general grammar of names and values, which reads the lines that people print themselves."""

@@ -1,4 +1,4 @@
-"""Steps and epochs of a line: the numbers that count, by their names or their places."""
+"""Find the step and the epoch of a line, by their names or their positions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tui.logs.dialects.grammar.line_values import COUNT, Value, words_meaning
 _BEFORE_LOSS = re.compile(rb"[^\w\n=]{1,6}(?:(?i:train(?:ing)?)[^\w\n]{0,3})?")
 _BAR_BEHIND = re.compile(rb"\] {0,4}\|")
 _PADDED = 12
-"""Bytes before a nameless step in which its bracket stands: `[    100]`."""
+"""Most bytes between a nameless step and its opening bracket: `[    100]`."""
 _DIGITS_OF_STEP = 3
-"""From so many on, a nameless number in brackets is a step; a shorter one may be a process."""
+"""Fewest digits of a nameless step in brackets; a shorter number may be a process."""
 _BAR_OF_EPOCHS = re.compile(rb"s/epoch|epochs?/s")
 
 
 def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
-    """Return whether a number is a step or an epoch by its name; `is_first` if the name begins what the line says."""
+    """Return whether a number is named as a step or an epoch; `is_first` if the name begins the line's text."""
     words = list(value.words)
     while len(words) > 1 and words[-1] in words_meaning("behind"):
         words.pop()
@@ -36,7 +36,7 @@ def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
 
 
 def is_of_no_record(value: Value) -> bool:
-    """Return whether a number is a step or an epoch at which something else happened: `early stopping at step 12`."""
+    """Return whether a number is a step or epoch of another event: `early stopping at step 12`."""
     counts = words_meaning("step") | words_meaning("epoch")
     return (
         value.words[-1:] != () and value.words[-1] in counts and not words_meaning("no_count").isdisjoint(value.words)
@@ -44,16 +44,16 @@ def is_of_no_record(value: Value) -> bool:
 
 
 _MOST_OWN_WORDS = 4
-"""Words that only this program knows before a step: `SimCLR SupCon Step 20`."""
+"""Most unknown words before a step: `SimCLR SupCon Step 20`."""
 
 _SHORT = 2
-"""Letters of names that are also words: a sign must stand behind them (`it: 5`)."""
+"""Letters of names that are also English words, after which a sign is needed (`it: 5`)."""
 
 
 def choose_count(text: bytes, values: Sequence[Value], kind: str, start: int) -> Value | None:
-    """Return the number of the step or the epoch by its name, the best-known first.
+    """Return the step or the epoch of a line by its name, preferring the best-known name.
 
-    `start` is where the line's own words begin.
+    The line's own text begins at `start`.
     """
     order = read_catalogue().orders[kind]
     named = [
@@ -76,9 +76,9 @@ def _rank(value: Value, order: Sequence[bytes]) -> tuple[bool, int]:
 def choose_place(
     text: bytes, values: Sequence[Value], epoch: Value | None, loss: Value, start: int
 ) -> tuple[Value | None, Value | None]:
-    """Return step and epoch of a line that does not name its step: the last two places before the loss.
+    """Return step and epoch of a line that does not name its step: the last two numbers with a total before the loss.
 
-    A place right before the epoch's name only repeats the epoch, unless that stands in brackets.
+    Such a number right before the name of the epoch only repeats the epoch, unless the name is in brackets.
     """
     for index, value in reversed(list(enumerate(values))):
         if value.end > loss.start or not value.is_place or value is epoch or is_count(value, "epoch"):
@@ -101,7 +101,7 @@ def choose_place(
 
 
 def begins_with_places(values: Sequence[Value]) -> bool:
-    """Return whether two places stand first, the epoch's and the one in it: `[3/10][20/391]`."""
+    """Return whether a line begins with two numbers with totals, an epoch and a step in it: `[3/10][20/391]`."""
     return (
         len(values) > 1
         and all(value.is_place and words_meaning("neutral").issuperset(value.words) for value in values[:2])
@@ -113,9 +113,9 @@ def begins_with_places(values: Sequence[Value]) -> bool:
 def _choose_nameless(
     text: bytes, values: Sequence[Value], loss: Value, start: int
 ) -> tuple[Value | None, Value | None]:
-    """Return step and epoch of a line that begins with one or two numbers that nothing names.
+    """Return step and epoch of a line that begins with one or two numbers without names.
 
-    One alone must stand in brackets, or right before the loss; two must do both or the latter.
+    A single number must be in brackets, or right before the loss; two must be right before the loss.
     """
     first, second = (*values, None, None)[:2]
     if first is None or not first.leads or first.end > loss.start:

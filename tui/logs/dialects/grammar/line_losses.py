@@ -1,4 +1,4 @@
-"""Losses of a line: which number is the training loss, by its name and what stands beside it."""
+"""Find the training loss of a line, by the name of each number and the text beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.grammar.line_values import Value, words_meaning
 
 _BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
-"""A line's beginning that only praises the epoch."""
+"""A line's beginning that only marks the epoch as the best."""
 _EVALUATED_BEHIND = re.compile(rb"\s?\(?(?:on|for|in) (?:the )?(?:val|test|dev|eval|held)")
 _NEUTRAL_UNIT = re.compile(rb"[ \t]{0,8}(?:$|[^\w%\s]|(?=[A-Za-z_\d+-])(?<=[ \t]))|(?=\s)")
 
@@ -20,8 +20,8 @@ _NEUTRAL_UNIT = re.compile(rb"[ \t]{0,8}(?:$|[^\w%\s]|(?=[A-Za-z_\d+-])(?<=[ \t]
 class TrainingLoss:
     """The training loss of a line.
 
-    `is_whole` is False if several parts are printed and their sum is not. `is_before_evaluation` if an evaluation's
-    loss stands right behind it.
+    `is_whole` is False if several parts are printed, but not their sum. `is_before_evaluation` says whether an
+    evaluation's loss comes right after it.
     """
 
     value: Value
@@ -31,13 +31,13 @@ class TrainingLoss:
 
 @cache
 def evaluation_pattern() -> re.Pattern[bytes]:
-    """Return the pattern of a word that means an evaluation."""
+    """Return the pattern of words that mean an evaluation."""
     return re.compile(expand_parts(b"(?<![A-Za-z])(?&EVALUATION)"))
 
 
 @lru_cache(maxsize=1024)
 def loss_kind(words: tuple[bytes, ...]) -> str | None:
-    """Return what kind of loss a name means: `whole`, its `mean`, a `part`, one of an `evaluation`; None if none."""
+    """Return the kind of loss that a name means: `whole`, `total`, `mean`, `part` or `evaluation`; None if none."""
     indices = [
         index
         for index, word in enumerate(words)
@@ -61,10 +61,10 @@ def loss_kind(words: tuple[bytes, ...]) -> str | None:
 
 
 _PER_BATCH = (b"batch", b"step", b"iter", b"iteration", b"train")
-"""Before `cost` they mean how long something takes."""
+"""Words before `cost` that make it a duration."""
 
 _MOST_BEHIND = 3
-"""Words behind `loss` in its name: `loss of the batch`."""
+"""Most words after `loss` in its name: `loss of the batch`."""
 
 
 def choose_loss(text: bytes, values: Sequence[Value]) -> TrainingLoss | None:
@@ -91,7 +91,7 @@ def choose_loss(text: bytes, values: Sequence[Value]) -> TrainingLoss | None:
 
 
 def _main(parts: Sequence[Value]) -> Value | None:
-    """Return the one of several losses that alone is a model's own; None if more could be."""
+    """Return the only one of several losses that can be the model's; None if several can."""
     if len({part.words for part in parts}) == 1:
         return parts[0] if words_meaning("partial").isdisjoint(parts[0].words) else None
     main = [part for part in parts if words_meaning("auxiliary").isdisjoint(part.words)]
@@ -99,12 +99,12 @@ def _main(parts: Sequence[Value]) -> Value | None:
 
 
 def _is_figure(text: bytes, value: Value) -> bool:
-    """Return whether a number can be a loss: no place, no percentage, nothing with a unit behind it."""
+    """Return whether a number can be a loss: it has no total, no per cent sign and no unit."""
     return not value.is_place and _NEUTRAL_UNIT.match(text, value.end) is not None
 
 
 def _is_training(text: bytes, values: Sequence[Value], loss: Value) -> bool:
-    """Return whether nothing before a loss, or right behind it, says that it is an evaluation's."""
+    """Return whether no text before a loss or right after it says that it is an evaluation's."""
     if _EVALUATED_BEHIND.match(text, loss.end):
         return False
     start = 0

@@ -25,7 +25,7 @@ _GLUED = b"|".join(
     for line in (b"", b"_")
 )
 _SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s)\b")
-"""What may stand right behind a number: of an ordinal, or a unit of time."""
+"""What may follow a number directly: the ending of an ordinal, or a unit of time."""
 _NUMBER = re.compile(
     rb"(?:(?<![\w.])|(?<=loss)(?!\d{1,2}[ :=])|"
     + _GLUED
@@ -38,11 +38,11 @@ _NAME = re.compile(
     rb"(?=(?:[^\w,;\x80-\xff]|\xef\xbc\x9a|\xe2\x86\x92){0,40}$)"
 )
 _LISTED_NAME = re.compile(rb"(?:^|, )([A-Za-z_][\w/.@-]{0,60}), {0,4}$")
-"""The name of a number behind a comma: `loss_train, 0.658`."""
+"""A name that a comma separates from its number: `loss_train, 0.658`."""
 _METRIC = re.compile(rb"(?<![A-Za-z_])(?:name|key|metric|tag) ?[:=] {0,4}([A-Za-z_][\w/.@-]{0,60})")
-"""The name of what a line calls a value: `name=loss value=0.5`."""
+"""The name of a number that the line calls a value: `name=loss value=0.5`."""
 _LONGEST_NAME = 160
-"""Bytes before a number in which its name is looked for."""
+"""Bytes before a number that are searched for its name."""
 _WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|(?<=[Ll]oss)_?\d{1,2}$")
 _SENTENCE_END = re.compile(rb"(?<=[A-Za-z]{5})\. ")
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
@@ -54,15 +54,15 @@ _TAG = re.compile(rb"\w[\])][\s\[(]{1,16}$")
 _COUNTED = re.compile(
     rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]| \d|(?<!s)[ :=#\[(]{1,3}\d)"
 )
-"""What a number counts, behind it: `120 steps`, `120/391 batches`, `3rd epoch`."""
+"""What a number counts, if that follows it: `120 steps`, `120/391 batches`, `3rd epoch`."""
 _LOSS_OF = re.compile(rb"\s?[(\[@]\s?$")
-"""What may stand between a loss and the step that it belongs to: `loss (step 3): 0.5`."""
+"""What can stand between the name of a loss and its step: `loss (step 3): 0.5`."""
 _ASIDE = re.compile(rb"\([^()\n]{0,40}\) ?")
 _SIGN = re.compile(rb"(?:(?:\w[:=#.\[(]|[:=#]) {0,3}|[A-Za-z]_?)$")
 _BRACKETS = re.compile(rb"[\s\[\](){}<>,|:.-]{1,40}$")
-"""What stands between an epoch and a place in it: `[3][120/391]`."""
+"""What can stand between an epoch and a step in it: `[3][120/391]`."""
 _LOSS_ABOVE = re.compile(rb"(?i:loss(?:es)?)[^\w\n]{1,4}$")
-"""What names the losses of training and of an evaluation behind it: `Loss: Train 0.5`."""
+"""The name of the losses of training and of an evaluation that follow: `Loss: Train 0.5`."""
 _LISTED = re.compile(
     rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss|[Cc]ost))?"
     rb"\s?[\s:=\])][\s\[(]{0,4}([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
@@ -71,35 +71,35 @@ _WITHOUT_QUOTES = bytes.maketrans(b"\"'`", b"   ")
 _WRAPPING = re.compile(
     rb"\b(?:[\w.]{0,20}(?:[Tt]ensor|[Aa]rray|float\d\d))\((?:<[^<>\n]{1,60}> )?(?=\[?[-+\w])|(?<=\w)['\"], (?=[-+\d])"
 )
-"""What stands between a name and its number in Python's own notations: `tensor(0.5)`, `('loss', 0.5)`."""
+"""What stands between a name and its number in Python's notations: `tensor(0.5)`, `('loss', 0.5)`."""
 
 
 class Value(NamedTuple):
-    """A number in a line: where it stands, and the words before it."""
+    """A number in a line: its position, and the words of its name."""
 
     start: int
     end: int
     words: tuple[bytes, ...]
-    """Of its name, in small letters; none if nothing names it."""
+    """The words of its name in lower case; none without a name."""
     is_place: bool = False
     """Whether a total follows: `120/1000`."""
     leads: bool = False
-    """Whether it stands where a place stands that nothing names: at the line's beginning or in brackets."""
+    """Whether it stands where a step without a name can stand: at the line's beginning or in brackets."""
     name_start: int = 0
     """Where its name begins."""
     is_tagged: bool = False
-    """Whether what names it is closed in brackets: `[base] 120/500`."""
+    """Whether its name is enclosed in brackets: `[base] 120/500`."""
     has_sign: bool = False
-    """Whether a sign parts it from its name, or that is behind it: `step: 5`, `5 steps`."""
+    """Whether a sign separates it from its name, or its name follows: `step: 5`, `5 steps`."""
     is_first: bool = False
-    """Whether no other number stands before it."""
+    """Whether it is the first number of the line."""
     follows: bool = False
-    """Whether only brackets and the like part it from the number before."""
+    """Whether only brackets and the like separate it from the number before."""
 
 
 @cache
 def words_meaning(kind: str) -> frozenset[bytes]:
-    """Return the words of names that mean something: a `step`, a `loss`, what qualifies one."""
+    """Return the words of names that mean a `step`, a `loss` or something else in the catalogue's `[words]`."""
     return read_catalogue().words[kind]
 
 
@@ -110,7 +110,7 @@ def _foreign() -> re.Pattern[bytes]:
 
 
 def translate(text: bytes) -> bytes:
-    """Return a line with English words for those of other languages, as many bytes long."""
+    """Return a line with its foreign words replaced by English ones, without changing its length in bytes."""
     return _foreign().sub(_in_english, text)
 
 
@@ -124,14 +124,14 @@ def _in_english(match: re.Match[bytes]) -> bytes:
 
 
 _ONE_CHARACTER = 3
-"""Bytes of a Chinese one."""
+"""Bytes of a Chinese character."""
 _COUNTING = (b"step", b"epoch", b"th")
 _SHORTER = {b"step": b"it", b"epoch": b"ep"}
-"""What fits into the three bytes of one character."""
+"""English words that fit into the three bytes of a character."""
 
 
 def values_of(text: bytes) -> Iterator[Value]:
-    """Yield the numbers of a line with their names, but those of dates, clocks, addresses and files."""
+    """Yield the numbers of a line with their names, without those of dates, clocks, addresses and files."""
     plain = _NO_FIGURES.sub(_blank, text)
     plain = _WRAPPING.sub(_blank, plain).translate(_WITHOUT_QUOTES)
     yield from _listed(plain)
@@ -189,7 +189,7 @@ def values_of(text: bytes) -> Iterator[Value]:
 
 
 def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
-    """Return the name before a number, and where it begins; without one, nothing and the end."""
+    """Return the name before a number, and where the name begins; without a name, an empty one at `end`."""
     between = plain[start:end]
     if name := _NAME.search(between):
         return _SENTENCE_END.split(name[0])[-1], start + name.start()
@@ -199,7 +199,7 @@ def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
 
 
 def _unit_behind(plain: bytes, end: int) -> tuple[tuple[bytes, ...], int]:
-    """Return what a number counts and where that ends, if it is steps or epochs: `120/391 batches`; else nothing."""
+    """Return the unit of a number that counts steps or epochs (`120/391 batches`), and its end; else no words."""
     counted = _COUNTED.match(plain, end)
     if counted is None:
         return (), end
@@ -214,7 +214,7 @@ def _blank(match: re.Match[bytes]) -> bytes:
 
 
 def _listed(plain: bytes) -> Iterator[Value]:
-    """Yield the numbers of `loss min|avg|max: 0.7|0.9|3.5`, each with its own name."""
+    """Yield the numbers of `loss min|avg|max: 0.7|0.9|3.5`, each with its name."""
     for match in _LISTED.finditer(plain):
         names = match[1].split(match[2])
         spans = [(number.start(), number.end()) for number in _NUMBER.finditer(plain, match.start(4), match.end(4))]
@@ -233,9 +233,9 @@ def _listed(plain: bytes) -> Iterator[Value]:
 
 @lru_cache(maxsize=1024)
 def _words_of(name: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Return the words of a name, and before them those of the loss that it belongs to: `loss at step`.
+    """Return the words of the loss that a name refers to (`loss at step`), if any, and the words of the name.
 
-    Both are empty for a sentence with a loss in it that is no name: `loss improved from`.
+    Both are empty for a sentence with a loss in it, which is no name: `loss improved from`.
     """
     parts = [_split(part) for part in _ASIDE.sub(b"", name.replace(b"num_updates", b"update")).split(b" ")]
     words = tuple(word for part in parts for word in part)
@@ -260,12 +260,12 @@ def _words_of(name: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
 
 
 _MOST_QUALIFIERS = 2
-"""Words before `loss` that only this program knows; more of them are a sentence."""
+"""Most unknown words before `loss`; more of them are a sentence."""
 
 
 @lru_cache(maxsize=1024)
 def _split(name: bytes) -> tuple[bytes, ...]:
-    """Return the words in what no blank parts: `valLoss`, `val_loss` and `val/loss` have the same."""
+    """Return the words of a text without blanks: `valLoss`, `val_loss` and `val/loss` have the same words."""
     words: list[bytes] = []
     for word in (word.lower() for word in _WORD.findall(name)):
         if word.endswith(b"loss") and word != b"loss" and len(word) < 20:

@@ -1,8 +1,8 @@
-"""The general grammar of names and values: what a homemade line says by the words before its numbers.
+"""The general grammar of names and values, which reads homemade lines by the words before their numbers.
 
-A line is cut into numbers and the words before each of them (`line_values`). The words of a name decide what its
-number is: a step or an epoch (`line_counts`), a loss (`line_losses`). Which words those are stands in the catalogue
-(`[words]` of grammar.toml).
+A line is cut into numbers and the words before each of them (`line_values`). The words of a name decide whether its
+number is a step or an epoch (`line_counts`), or a loss (`line_losses`). These words are listed in the catalogue
+(`[words]` in grammar.toml).
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ _NO_RECORD = re.compile(
     rb"|[^:=]{0,80}\b(?i:nan|inf)\b.{0,20}\b(?:at|in|detected|found)\b|.*\{.*train_loss.*epoch.{1,4}\d{1,9}\."
     rb"|.*\| lm loss: \d{1,3}\.\d{0,9}$"
 )
-"""A line that was cut off behind a name, or in Megatron's `1.5E+00`; what an error or a check says; Transformers'
+"""A line that was cut off after a name, or in Megatron's `1.5E+00`; the message of an error or a check; Transformers'
 summary of the whole run."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineReading:
-    """What a line says of a training step: a match of the grammar (see `LineMatch`)."""
+    """What a line says about a training step, as a match of the grammar (see `LineMatch`)."""
 
     role: str
-    """`step` or `epoch` with its loss; `doubtful`: a step with parts of its loss, or an evaluation's beside it.
+    """`step` or `epoch`: one with its loss; `doubtful`: a step with only parts of its loss, or an evaluation's loss.
 
-    `loss`: one without step and epoch, `loss_of_epoch` if its name says that it is training's or a mean; `head`: a
-    step whose loss may follow.
+    `loss`: one without step and epoch; `loss_of_epoch`: the same if its name says that it is training's or a mean;
+    `head`: a step whose loss may follow.
     """
     text: bytes
     spans: Mapping[str, tuple[int, int]]
 
     @property
     def re(self) -> LineReading:
-        """Return what has the names of the groups."""
+        """Return the object with the names of the groups."""
         return self
 
     @property
@@ -75,28 +75,28 @@ _PACE_NAME = re.compile(
     rb"|(?:step|iter(?:ation)?|batch)[_ ]tim(?:e|ing)(?:(?=[ _]?(?:in[ _]|[(\[]))|(?P<bare>)))"
     rb"(?:[ _]?(?:in[ _]|[(\[])(?P<in_milli>m)?s(?:ec(?:ond)?s?)?[)\]]?)?[^\w\n]{0,8}$"
 )
-"""How long a step takes, by its name, up to the number."""
+"""A name that means the time of a step, up to the number."""
 _HEAD_END = re.compile(rb"\d(?:th)?(?:[^\w\n]{0,60}[A-Za-z]{1,20})?[^\w\n]{0,60}$")
-"""The end of a line that says no more than its step, and other numbers by their names."""
+"""The end of a line that holds only its step and other named numbers."""
 _SECONDS_BEHIND = re.compile(rb" ?(?P<milli>m)?s(?:ec(?:ond)?s?)?(?!\w)")
 _PACES = ("rate", "pace", "named_pace")
 
 
 class NamesAndValues:
-    """A pattern that matches lines of one role by the grammar (see `LinePattern`)."""
+    """A pattern that matches the lines to which the grammar gives one role (see `LinePattern`)."""
 
     def __init__(self, role: str) -> None:
         self._role = role
 
     def finditer(self, text: bytes, start: int = 0, /) -> Iterable[LineReading]:
-        """Return what the line says if that is of this role."""
+        """Return the reading of the line if it has this role."""
         reading = read_line(text) if not start else None
         return (reading,) if reading is not None and reading.role == self._role else ()
 
 
 @lru_cache(maxsize=16)
 def read_line(text: bytes) -> LineReading | None:
-    """Return what a line says of a training step; None if it says nothing, or does not say whose loss it prints."""
+    """Return what a line says about a training step; None if it says nothing, or its loss may be an evaluation's."""
     line, text = text, translate(text)
     head = _head().match(text)
     if head is None or _NO_RECORD.match(text):
@@ -123,16 +123,16 @@ def read_line(text: bytes) -> LineReading | None:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """The role of a line, and its values by what they are."""
+    """The role of a line, and its values by their meaning."""
 
     role: str
     chosen: Mapping[str, Value]
     needs_pace: bool = False
-    """Whether only a pace beside it makes certain that a step is no evaluation's."""
+    """Whether the step is certain to be training's only if the line also has a pace."""
 
 
 def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | None:
-    """Return what a line that names a loss is a record of; `start` is where its own words begin."""
+    """Return the record in a line that names a loss; the line's own text begins at `start`."""
     training_loss = choose_loss(text, values)
     if training_loss is None:
         return None
@@ -161,7 +161,7 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | No
 
 
 def _read_head(text: bytes, values: Sequence[Value]) -> _Record | None:
-    """Return the step, and its epoch, of a line that begins with them and names no loss: that may follow below."""
+    """Return the step, and its epoch, of a line that begins with them; its loss may follow on another line."""
     if not values or evaluation_pattern().search(text) or not _HEAD_END.search(text):
         return None
     epoch = values[0] if is_count(values[0], "epoch", is_first=True) else None
@@ -172,7 +172,7 @@ def _read_head(text: bytes, values: Sequence[Value]) -> _Record | None:
 
 
 def _named_pace(text: bytes, values: Sequence[Value]) -> dict[str, tuple[int, int]]:
-    """Return how long a step takes, by its name: `time per step`, `sec/batch`, `Batch Time: 2s`."""
+    """Return the span of the time of a step, found by its name: `time per step`, `sec/batch`, `Batch Time: 2s`."""
     for value in values:
         name = _PACE_NAME.search(text, value.name_start, value.start)
         behind = _SECONDS_BEHIND.match(text, value.end)
@@ -185,7 +185,7 @@ def _named_pace(text: bytes, values: Sequence[Value]) -> dict[str, tuple[int, in
 
 @cache
 def _head() -> re.Pattern[bytes]:
-    """Return the pattern of what the other dialects read, too: rates, ranks and workers."""
+    """Return the pattern of values that other dialects also read: rates, ranks and workers."""
     rank = b"(?=(?:(?&ANY){0,60}?(?&NAMED_RANK))?)(?&BEGINS_WITH_WORKER)(?&RATED)"
     return re.compile(expand_parts(b"(?&LOG_LINE)" + rank))
 
