@@ -15,18 +15,23 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def to_utc(text: object) -> str | None:
-    """Convert an RFC 3339 time to UTC, to the second; None for no time or an invalid one."""
-    moment = parse_time(text if isinstance(text, str) else None)
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
+    """Convert an RFC 3339 time (without an offset: UTC) to UTC, to the second; None for no time or an invalid one."""
+    moment = _in_utc(text if isinstance(text, str) else None)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}" if moment else None
 
 
 def format_utc(text: str | None) -> str | None:
     """Format an RFC 3339 time (without an offset: UTC) in UTC, to the second; return other text unchanged."""
-    time = parse_time(text)
-    if time is not None:
+    moment = _in_utc(text)
+    return f"{moment:%Y-%m-%d %H:%M:%SZ}" if moment else text
+
+
+def _in_utc(text: str | None) -> datetime | None:
+    moment = parse_time(text)
+    if moment is not None:
         with suppress(OverflowError):
-            return f"{time.replace(tzinfo=time.tzinfo or timezone.utc).astimezone(timezone.utc):%Y-%m-%d %H:%M:%S}Z"
-    return text
+            return moment.replace(tzinfo=moment.tzinfo or timezone.utc).astimezone(timezone.utc)
+    return None
 
 
 def seconds_since(text: str | None, now: datetime | None = None) -> int | None:
