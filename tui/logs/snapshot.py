@@ -312,7 +312,8 @@ class Snapshot:
     def sorted(self, by: str, reverse: bool = False) -> Snapshot:
         """Return the snapshot with its rows in another order (see `order`)."""
         order = self.order(by, reverse)
-        return replace(self, **{name: frozen(getattr(self, name)[order]) for name in COLUMNS})
+        columns: dict[str, Any] = {name: frozen(getattr(self, name)[order]) for name in COLUMNS}
+        return replace(self, **columns)
 
 
 COLUMNS = tuple(
