@@ -10,6 +10,7 @@ MOST_INTEGER = 2**63 - 1
 _MOST_DIGITS = len(str(MOST_INTEGER))
 _FIGURE_DIGITS = 7
 """Significant digits of computed figures, those of the single precision in which curves are stored."""
+_LARGE = 1e12
 
 
 def parse_integer(text: str | bytes, most: int = MOST_INTEGER) -> int | None:
@@ -36,9 +37,14 @@ def significant(value: float) -> float:
 
 
 def figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
-    """Format a number; one too small for `decimals` with three digits; with `apart`, separate thousands by `,`."""
+    """Format a number with `decimals`; with `apart`, separate thousands by `,`.
+
+    A number too small for the decimals has three digits, one from 10¹² on has seven and an exponent.
+    """
     if not math.isfinite(value):
         return str(value)
     if 0 < abs(value) < 10.0 ** (1 - decimals):
         return f"{value:.3g}"
+    if abs(value) >= _LARGE:
+        return f"{value:.{_FIGURE_DIGITS}g}"
     return f"{value:{',' if apart else ''}.{decimals}f}"

@@ -296,4 +296,4 @@ def median_of(values: Trail | Floats, *, of_two_higher: bool = False) -> Floats:
     lines = np.arange(len(values))
     high = ordered[lines, np.minimum(counts // 2, values.shape[1] - 1)].astype(np.float64)
     low = high if of_two_higher else ordered[lines, np.maximum(counts - 1, 0) // 2]
-    return np.where(counts > 0, (low + high) / 2, np.nan)
+    return np.where(counts > 0, low / 2 + high / 2, np.nan)
