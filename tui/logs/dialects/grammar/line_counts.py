@@ -27,7 +27,7 @@ def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
     is_plural = words[-1][-1:] == b"s" and words[-1][:-1] in words_meaning(kind)
     if is_plural and kind == "epoch" and (len(words) > 1 or value.name_start > 0):
         return False
-    is_whole_name = is_first and len(words) == 1 < len(words[0])
+    is_whole_name = len(value.words) == 1 < len(words[0])
     if len(words[-1]) <= _SHORT and not (value.has_sign or value.is_place or is_whole_name):
         return False
     others = set(words[:-1]) - words_meaning("neutral") - words_meaning("counting")
@@ -78,7 +78,7 @@ def choose_place(
 ) -> tuple[Value | None, Value | None]:
     """Return step and epoch of a line that does not name its step: the last two numbers with a total before the loss.
 
-    Such a number right before the name of the epoch only repeats the epoch, unless the name is in brackets.
+    Such a number right before the name of the epoch only repeats the epoch if both have the same number of digits.
     """
     for index, value in reversed(list(enumerate(values))):
         if value.end > loss.start or not value.is_place or value is epoch or is_count(value, "epoch"):
@@ -92,7 +92,8 @@ def choose_place(
             return None, value
         after = values[index + 1] if index + 1 < len(values) else None
         if after is not None and after is epoch and not after.is_place:
-            if text[after.name_start - 1 : after.name_start] not in (b"(", b"["):
+            is_bracketed = text[after.name_start - 1 : after.name_start] in (b"(", b"[")
+            if not is_bracketed and value.end - value.start == epoch.end - epoch.start:
                 return None, epoch
             before = None
         is_epoch = epoch is None and before is not None and (before.is_place or before.leads)

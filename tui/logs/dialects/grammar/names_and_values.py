@@ -26,7 +26,7 @@ from tui.logs.dialects.grammar.line_values import Value, translate, values_of, w
 _NO_RECORD = re.compile(
     rb".*(?:train|eval)_runtime|.*rate ?[:=]\s{0,4}$|.{0,80}[a-z](?:Error|Exception|Warning):"
     rb"|[^:=]{0,80}\b(?i:nan|inf)\b.{0,20}\b(?:at|in|detected|found)\b|.*\{.*train_loss.*epoch.{1,4}\d{1,9}\."
-    rb"|.*\| lm loss: \d{1,3}\.\d{0,9}$"
+    rb"|.*consumed samples: .*\| lm loss: \d{1,3}\.\d{0,9}$"
 )
 """A line that was cut off after a name, or in Megatron's `1.5E+00`; the message of an error or a check; Transformers'
 summary of the whole run."""
