@@ -41,7 +41,7 @@ def test_options_that_do_not_go_together_are_refused(pod: LocalPod) -> None:
     flex = ("--flex-start", "--run-duration", "8h", "--valid-for", "1h", "--detach")
     for words, why in (
         (("--template", "t", "--spot"), "--spot is for a new template"),
-        ((*OPTIONS, *flex), "--valid-for is kept by"),
+        ((*OPTIONS, *flex), "--valid-for needs a command that waits"),
         ((*OPTIONS[:2], "--image-from", "vm"), "there is no VM vm in local-a"),
     ):
         answer = pod.call("--profile", "local", "groups", "create", "g", "--size", "1", *words)

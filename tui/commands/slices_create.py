@@ -104,7 +104,7 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
     progress = CreationSteps(out)
     steps = operator.slices.create(request, dry_run=args.dry_run, waits=not args.detach)
     await progress.follow(steps, lambda: _explain_interruption(request, progress.last, dry_run=args.dry_run))
-    last, body = progress.last, progress.requests[0]
+    last, body = progress.last, next(iter(progress.requests), {})
     assert last is not None, "a creation has steps"
     answer = {
         "action": "create",

@@ -28,7 +28,10 @@ def make_private(path: Path) -> None:
     """Create a directory and its missing parents for their owner alone, whatever the umask. Raises OSError."""
     for directory in (*reversed(path.parents), path):
         if not directory.is_dir():
-            directory.mkdir(mode=_PRIVATE, exist_ok=True)
+            with suppress(FileExistsError):
+                directory.mkdir(mode=_PRIVATE)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
