@@ -27,7 +27,7 @@ def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
     is_plural = words[-1][-1:] == b"s" and words[-1][:-1] in words_meaning(kind)
     if is_plural and kind == "epoch" and (len(words) > 1 or value.name_start > 0):
         return False
-    is_whole_name = len(value.words) == 1 < len(words[0])
+    is_whole_name = len(words[-1]) > 1 and words_meaning("neutral").issuperset(value.words[:-1])
     if len(words[-1]) <= _SHORT and not (value.has_sign or value.is_place or is_whole_name):
         return False
     others = set(words[:-1]) - words_meaning("neutral") - words_meaning("counting")
@@ -83,7 +83,7 @@ def choose_place(
     for index, value in reversed(list(enumerate(values))):
         if value.end > loss.start or not value.is_place or value is epoch or is_count(value, "epoch"):
             continue
-        before = values[index - 1] if index and value.follows else None
+        before = values[index - 1] if index and value.follows and _may_be_epoch(values[index - 1], epoch) else None
         if not (value.leads or (before is not None and (before is epoch or before.leads))):
             continue
         if not (value.is_tagged or words_meaning("neutral").issuperset(value.words)):
@@ -99,6 +99,11 @@ def choose_place(
         is_epoch = epoch is None and before is not None and (before.is_place or before.leads)
         return value, before if is_epoch else epoch
     return (None, epoch) if epoch is not None else _choose_nameless(text, values, loss, start)
+
+
+def _may_be_epoch(value: Value, epoch: Value | None) -> bool:
+    """Return whether a number before a place may be its epoch: it is named so, or not as anything else."""
+    return value is epoch or not value.has_sign or words_meaning("neutral").issuperset(value.words)
 
 
 def begins_with_places(values: Sequence[Value]) -> bool:

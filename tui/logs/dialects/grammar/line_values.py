@@ -16,7 +16,7 @@ _NO_FIGURES = re.compile(
     rb"|\d{4}[-/.]\d\d[-/.]\d\d(?:[T_ ](?=\d))?|\d{1,4}/\d\d?/\d\d(?:\d\d)?(?![\d/])"  # dates
     rb"|(?<![\d:])\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?(?![\d:])"  # clocks and spans
     rb"|\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?"  # addresses
-    rb"|\d{1,3}(?:\.\d{1,4})?\s?%"  # shares
+    rb"|\d{1,3}(?:\.\d{1,4})?\s?%(?:\|[# \d\x80-\xff]{1,400}(?=\|))?"  # shares, with a bar of them
     rb"|[\w./-]{1,80}\.(?:py|cc|cpp|h5|pth?|ckpt|bin|tar|npz)(?::\d{1,6})?"  # files
 )
 _GLUED = b"|".join(
@@ -24,8 +24,8 @@ _GLUED = b"|".join(
     for word in (b"epoch", b"ep", b"e", b"step", b"iter", b"batch")
     for line in (b"", b"_")
 )
-_SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s)\b")
-"""What may follow a number directly: the ending of an ordinal, or a unit of time."""
+_SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s|[KMGT]i?B?)\b")
+"""What may follow a number directly: the ending of an ordinal, or a unit of time or memory."""
 _NUMBER = re.compile(
     rb"(?:(?<![\w.])|(?<=loss)(?!\d{1,2}[ :=])|"
     + _GLUED
@@ -45,12 +45,14 @@ _LONGEST_NAME = 160
 """Bytes before a number that are searched for its name."""
 _WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|(?<=[Ll]oss)_?\d{1,2}$")
 _SENTENCE_END = re.compile(rb"(?<=[A-Za-z]{5})\. ")
+_RATE_UNIT = re.compile(rb" ?[A-Za-z]{1,12}/(?:s|sec|second|step|it|iter|batch)\b(?= [A-Za-z_])")
+"""A unit after a number and before the next name: `274.4 samples/s Epoch 3`."""
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
 _PLACE_LEAD = re.compile(rb"(?:^|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[ :]{1,2})\s{0,12}$")
 COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
 )
-_TAG = re.compile(rb"\w[\])][\s\[(]{1,16}$")
+_TAG = re.compile(rb"\w[\])][\s\[\]()]{1,40}$")
 _COUNTED = re.compile(
     rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]| \d|(?<!s)[ :=#\[(]{1,3}\d)"
 )
@@ -190,6 +192,8 @@ def values_of(text: bytes) -> Iterator[Value]:
 
 def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
     """Return the name before a number, and where the name begins; without a name, an empty one at `end`."""
+    if unit := _RATE_UNIT.match(plain, start):
+        start = unit.end()
     between = plain[start:end]
     if name := _NAME.search(between):
         return _SENTENCE_END.split(name[0])[-1], start + name.start()

@@ -1,0 +1,146 @@
+"""Test that step, epoch, loss and rate are read from any layout of a homemade line, beside other figures."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tui.logs.core_row import CoreRow
+from tui.logs.demux import Demux
+
+LINES_OF_A_LAYOUT = 4
+LAYOUTS = 400
+
+STEPS = (
+    "step {s}", "step: {s}", "step={s}", "Step {s}/1000", "Step: {s}/1000", "iter {s}", "[{s}/1000]", "Iteration {s}",
+    "iteration {s}:", "Iter: [{s}/1000]", "global_step = {s}", "batch {s}/1000", "it {s}", "Step [{s}/1000]",
+    "step {s:>6}/1000", "steps: {s}", "update {s}", "Train step: {s}", "train_step={s}",
+)  # fmt: skip
+EPOCHS = (
+    "", "", "epoch 3", "Epoch: 3", "Epoch [3/10]", "epoch=3", "ep 3/10", "[Epoch 3]", "Epoch 3/10", "Epoch: [3]",
+    "Epoch 3:", "E3", "epoch: 3/10",
+)  # fmt: skip
+LOSSES = (
+    "loss {l}", "loss: {l}", "loss={l}", "train_loss: {l}", "Loss {l} ({l})", "train/loss {l}", "avg loss: {l}",
+    "training loss = {l}", "loss:{l}", "Loss: {l} (avg {l})", "total_loss: {l}", "'loss': {l}", '"loss": {l}',
+    "mean_loss={l}", "lm loss: {l}", "ce_loss: {l}", "nll_loss {l}", "loss {l:.3e}", "xent={l}",
+)  # fmt: skip
+RATES = (
+    "", "", "{r} samples/s", "samples/s: {r}", "img/s={r}", "throughput: {r} samples/s", "tokens/s {r}",
+    "speed: {r} examples/sec", "tok/s: {r}", "{r} it/s", "samples/sec {r}", "tokens_per_second: {r}",
+    "perf/samples_per_second={r}", "({r} samples/sec)", "examples/s = {r}", "steps/s: {r}", "{r} seq/s", "tps: {r}",
+    "ips: {r} images/s", "throughput {r}", "[{r} img/s]", "step/s {r}",
+)  # fmt: skip
+OTHERS = (
+    "lr: 0.001", "lr 1e-4", "grad_norm 0.53", "acc: 71.2", "eta 0:12:33", "mem 12.3GB", "acc 71.2%", "ppl 33.1",
+    "top1 71.2", "elapsed 12.3s", "data 0.01", "gnorm: 1.20", "ETA: 01:02:03", "mfu 45.2%", "accuracy = 0.71",
+    "loss_scale: 65536", "aux_loss: 0.01", "kl: 0.02", "tokens: 123456", "consumed samples: 4096", "bleu 22.1",
+    "eta: 3 days", "batch size 256", "bs: 32", "gpu_mem 11.2G", "Acc@1 71.2 (70.1)",
+)  # fmt: skip
+SEPARATORS = (", ", " | ", " ", "\t", "; ", " - ", "  ", " , ")
+LEADS = (
+    "", "", "", "[2024-05-01 10:00:00] ", "INFO:root:", "2024-05-01 10:00:00,123 INFO ", "[INFO] ", "Train: ",
+    "I0501 10:00:00.123456 140 train.py:33] ", "2024-05-01 10:00:00 | INFO | train - ", "TRAIN ", "[train] ",
+)  # fmt: skip
+RANKS = ("[rank0] ", "[Rank 0] ", "rank 0: ", "Rank 0 | ", "[rank0]: ", "core 0: ", "xla:0 | ", "Process 0: ")
+EVALUATIONS = (
+    "val_loss: 9.9", "Validation loss 9.9, acc 70.1", "Eval step 40 loss 9.9", "[valid] loss: 9.9 ppl 33",
+    "Test: [5/100] Loss 9.9 (9.9)", "Evaluation: loss=9.9", "eval/loss: 9.9", "test loss: 9.9 acc: 12",
+    "{{'eval_loss': 9.9, 'eval_runtime': 3.3}}", "Best val loss: 9.9", "val: loss 9.9", "Dev loss: 9.9",
+)  # fmt: skip
+BARS = (
+    "loss={l}", "loss={l}, lr=0.001", "lr=0.001, loss={l}", "loss: {l}", "train_loss={l}", "Loss={l}, acc=0.71",
+    "v_num=3, train_loss={l}",
+)  # fmt: skip
+BAR_EPOCHS = ("Epoch 3", "Epoch 3/10", "epoch 3", "Training epoch 3", "[3/10]", "Epoch [3/10]")
+KEYS_OF_STEPS = ("step", "global_step", "iter", "iteration", "train_step", "_step")
+KEYS_OF_LOSSES = ("loss", "train_loss", "train/loss", "training_loss")
+KEYS_OF_RATES = ("samples_per_second", "tokens_per_sec", "throughput", "img/s", "train/tokens_per_second")
+OTHER_KEYS = ("lr", "grad_norm", "mfu", "accuracy", "tokens", "weight_decay", "mem_gb", "loss_scale", "ts")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A line with places for its step, loss and rate, another line below it, and which figures it has."""
+
+    line: str
+    has_epoch: bool
+    has_rate: bool
+    below: str | None = None
+
+
+def line(rng: random.Random) -> Layout:
+    """Return step and epoch, then loss, rate and other figures in any order."""
+    epoch, rate, separator = rng.choice(EPOCHS), rng.choice(RATES), rng.choice(SEPARATORS)
+    head = [part for part in (epoch, rng.choice(STEPS)) if part]
+    if rng.random() < 0.2:
+        head.reverse()
+    figures = [part for part in (rng.choice(LOSSES), rate, *rng.sample(OTHERS, rng.randrange(4))) if part]
+    rng.shuffle(figures)
+    lead, between = rng.choice((separator, " ")).join(head), rng.choice((separator, ": ", " "))
+    return Layout(rng.choice(LEADS) + lead + between + separator.join(figures), bool(epoch), bool(rate))
+
+
+def line_of_a_rank(rng: random.Random) -> Layout:
+    layout = line(rng)
+    return Layout(rng.choice(RANKS) + layout.line, layout.has_epoch, layout.has_rate)
+
+
+def line_before_an_evaluation(rng: random.Random) -> Layout:
+    layout = line(rng)
+    return Layout(layout.line, layout.has_epoch, layout.has_rate, rng.choice(EVALUATIONS))
+
+
+def bar(rng: random.Random) -> Layout:
+    """Return a bar of tqdm, drawn in ASCII."""
+    return Layout(
+        f"{rng.choice(BAR_EPOCHS)}:  4%|4   | {{s}}/1000 [00:12<00:15, {{r}}it/s, {rng.choice(BARS)}]", True, True
+    )
+
+
+def record(rng: random.Random) -> Layout:
+    """Return JSON, a dictionary of Python or `name=value`, in any order."""
+    values = {rng.choice(KEYS_OF_STEPS): "{s}", rng.choice(KEYS_OF_LOSSES): "{l}"}
+    values |= {"epoch": "3"} if rng.random() < 0.5 else {}
+    values |= {rng.choice(KEYS_OF_RATES): "{r}"} if rng.random() < 0.5 else {}
+    values |= {key: rng.choice(("0.001", "1e-05", "12.5", "3", "123456")) for key in rng.sample(OTHER_KEYS, 2)}
+    items = list(values.items())
+    rng.shuffle(items)
+    quote = rng.choice(('"', "'"))
+    texts = (
+        "{{" + ", ".join(f"{quote}{name}{quote}: {value}" for name, value in items) + "}}",
+        " ".join(f"{name}={value}" for name, value in items),
+        ", ".join(f"{name}: {value}" for name, value in items),
+    )
+    return Layout(rng.choice(LEADS) + rng.choice(texts), "epoch" in values, "{r}" in values.values())
+
+
+@pytest.mark.parametrize("make", [line, line_of_a_rank, line_before_an_evaluation, bar, record])
+def test_every_figure_of_a_line_is_read(make: Callable[[random.Random], Layout]) -> None:
+    rng = random.Random(11)
+    wrong = [text for text, is_right in (check(make(rng)) for _ in range(LAYOUTS)) if not is_right]
+    assert wrong == []
+
+
+def check(layout: Layout) -> tuple[str, bool]:
+    """Read some lines of a layout; return the last one, and whether the newest sample is what it says."""
+    demux = Demux()
+    for number in range(1, LINES_OF_A_LAYOUT + 1):
+        step, loss, rate = 10 * number, round(6.5 - 0.317 * number, 4), round(251.3 + 7.7 * number, 1)
+        text = layout.line.format(s=step, l=loss, r=rate)
+        below = [] if layout.below is None else [layout.below.format()]
+        demux.feed(0, "".join(f"{one}\n" for one in (text, *below)).encode())
+    demux.finish()
+    rows = demux.snapshot().rows()
+    return text, len(rows) == 1 and is_read(rows[0], step, loss, rate, layout)
+
+
+def is_read(row: CoreRow, step: int, loss: float, rate: float, layout: Layout) -> bool:
+    return (
+        (row.step, row.epoch) == (step, 3 if layout.has_epoch else None)
+        and row.loss == pytest.approx(loss, rel=1e-3)
+        and row.rate == (pytest.approx(rate) if layout.has_rate else None)
+    )
