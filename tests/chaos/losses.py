@@ -23,6 +23,8 @@ from tui.pod.run import RunState
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
+LEASE_S = 30.0
+"""No fault here is one of a launch, which may take long on a machine under load."""
 END_TIMEOUT_S = 120.0
 """Seconds allowed for an end that takes two or three on an idle machine."""
 DISK_MEGABYTES = 90
@@ -120,7 +122,7 @@ def taken_away(faults: tuple[str, ...]) -> Callable[[Pod, random.Random, Path], 
         stops = rng.random() < 0.4
         after = 1000.0 if stops else rng.uniform(0.2, 1.5)
         words = (str(victim), script, str(code), str(rng.uniform(0, 1)), str(after), str(lines))
-        directory = pod.running(sys.executable, "-c", WRITER, *words)
+        directory = pod.running(sys.executable, "-c", WRITER, *words, lease=LEASE_S)
         tags = pod.tags(directory)
         if stops:
             time.sleep(rng.uniform(0.5, 2.5))
@@ -145,7 +147,7 @@ def stopped_keeper(pod: Pod, rng: random.Random, root: Path) -> None:
     stops = rng.random() < 0.4
     after = 1000.0 if stops else rng.uniform(0.2, 2)
     words = ("-1", ":", "0", str(rng.uniform(0, 0.5)), str(after), str(rng.choice((5, 500))))
-    directory = pod.running(sys.executable, "-c", WRITER, *words)
+    directory = pod.running(sys.executable, "-c", WRITER, *words, lease=LEASE_S)
     keeper = directory.keeper_status().pid or 0
     time.sleep(rng.uniform(0, 0.5))
     os.kill(keeper, signal.SIGSTOP)
@@ -166,7 +168,7 @@ def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
     """Let one worker answer garbage for a while; check that the others are followed, and that its true end counts."""
     victim, code = rng.randrange(len(pod.workers)), rng.choice((0, 0, 3))
     script = 'i=0; while [ ! -e "$HOME/end" ]; do i=$((i+1)); echo $i; sleep 0.05; done; '
-    directory = pod.running("sh", "-c", f'{script} [ "$TPU_TUI_WORKER" != {victim} ] || exit {code}')
+    directory = pod.running("sh", "-c", f'{script} [ "$TPU_TUI_WORKER" != {victim} ] || exit {code}', lease=LEASE_S)
     keeper = directory.keeper_status().pid
     others = [directory.log_path(index) for index in range(len(pod.workers)) if index != victim]
     until(lambda: all(log.exists() for log in others), END_TIMEOUT_S)

@@ -12,6 +12,7 @@ from tui.console.data.launch_form import make_job, option_text
 from tui.pod.job_options import ASKED_OPTIONS, DEFAULTS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run import Run
 from tui.pod.slice import Slice
+from tui.pod.worker import Worker
 from tui.runs.launch.launch_request import LaunchRequest, run_from
 from tui.settings import Settings
 
@@ -64,7 +65,7 @@ def test_every_field_is_reached_from_the_form() -> None:
 
 
 def test_every_field_of_a_request_is_in_its_run_and_its_record(tmp_path: Path) -> None:
-    slice_ = Slice("lab")
+    slice_ = Slice("lab", workers=(Worker(0),))
     run = run_from(LaunchRequest(slice_, JOB), slice_, Settings(tmp_path))
     document = json.loads(json.dumps(run.to_json()))
     assert run.job is JOB
@@ -73,4 +74,5 @@ def test_every_field_of_a_request_is_in_its_run_and_its_record(tmp_path: Path) -
 
 
 def test_a_field_that_an_older_record_lacks_has_its_default(tmp_path: Path) -> None:
-    assert Run.from_json({"id": "x", "slice": "s", "argv": ["true"], "workers": []}).job == JobOptions(("true",))
+    record = {"id": "x", "slice": "s", "argv": ["true"], "workers": [{"index": 0}]}
+    assert Run.from_json(record).job == JobOptions(("true",))

@@ -120,6 +120,7 @@ WHOLE = Run("a-20260102-030405-beef", "pod", JobOptions(("true",)), WORKERS).to_
         {"id": "x"},
         {"id": "x", "slice": "s", "argv": None, "workers": []},
         WHOLE | {"env": ["A=b"]},
+        WHOLE | {"workers": []},
         WHOLE | {"zone": 5},
         WHOLE | {"node_endpoints": "10.1.0.2:8470"},
         WHOLE | {"workers": [{"index": 0, "port": float("inf")}]},

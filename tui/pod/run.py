@@ -162,8 +162,8 @@ class Run:
 
 def _read_workers(rows: Any) -> tuple[Worker, ...]:
     """Parse the workers of a record. Raises ValueError for an invalid index, port, name or address."""
-    if not isinstance(rows, (list, tuple)) or len(rows) > MOST_WORKERS:
-        raise _wrong("workers", "a list")
+    if not isinstance(rows, (list, tuple)) or not 1 <= len(rows) <= MOST_WORKERS:
+        raise _wrong("workers", "a list of at least one worker")
     workers = tuple(map(_read_worker, rows))
     if len({worker.index for worker in workers}) < len(workers):
         raise _wrong("workers", "a list with each index once")

@@ -8,6 +8,7 @@ acts (`on_end_claim`), and a command whose keeper was killed is not started agai
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -163,7 +164,8 @@ async def _run_command(directory: RunDirectory, command: str) -> str:
         raise TpuTuiError("it did not end", why=f"killed after {ACTION_TIMEOUT_S:.0f} s") from None
     finally:
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if code:
         raise TpuTuiError(f"it ended with {code}", why=read_last_lines(log))
