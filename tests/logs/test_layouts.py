@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -33,6 +33,11 @@ RATES = (
     "speed: {r} examples/sec", "tok/s: {r}", "{r} it/s", "samples/sec {r}", "tokens_per_second: {r}",
     "perf/samples_per_second={r}", "({r} samples/sec)", "examples/s = {r}", "steps/s: {r}", "{r} seq/s", "tps: {r}",
     "ips: {r} images/s", "throughput {r}", "[{r} img/s]", "step/s {r}",
+)  # fmt: skip
+PACES = (
+    "{p} s/it", "{p}s/it", "{p} sec/step", "sec/step: {p}", "s/step {p}", "{m} ms/step", "ms/step: {m}",
+    "step time: {p}s", "step_time_ms={m}", "time/step {p}s", "time per step: {p}s", "iter_time: {p}s", "({p} s/it)",
+    "ms/batch {m}", "ms/it: {m}", "seconds/step {p}", "{p} sec/batch", "time per iteration: {p} s",
 )  # fmt: skip
 OTHERS = (
     "lr: 0.001", "lr 1e-4", "grad_norm 0.53", "acc: 71.2", "eta 0:12:33", "mem 12.3GB", "acc 71.2%", "ppl 33.1",
@@ -72,9 +77,9 @@ class Layout:
     below: str | None = None
 
 
-def line(rng: random.Random) -> Layout:
+def line(rng: random.Random, rates: Sequence[str] = RATES) -> Layout:
     """Return step and epoch, then loss, rate and other figures in any order."""
-    epoch, rate, separator = rng.choice(EPOCHS), rng.choice(RATES), rng.choice(SEPARATORS)
+    epoch, rate, separator = rng.choice(EPOCHS), rng.choice(rates), rng.choice(SEPARATORS)
     head = [part for part in (epoch, rng.choice(STEPS)) if part]
     if rng.random() < 0.2:
         head.reverse()
@@ -82,6 +87,10 @@ def line(rng: random.Random) -> Layout:
     rng.shuffle(figures)
     lead, between = rng.choice((separator, " ")).join(head), rng.choice((separator, ": ", " "))
     return Layout(rng.choice(LEADS) + lead + between + separator.join(figures), bool(epoch), bool(rate))
+
+
+def line_with_the_time_of_a_step(rng: random.Random) -> Layout:
+    return line(rng, PACES)
 
 
 def line_of_a_rank(rng: random.Random) -> Layout:
@@ -118,7 +127,9 @@ def record(rng: random.Random) -> Layout:
     return Layout(rng.choice(LEADS) + rng.choice(texts), "epoch" in values, "{r}" in values.values())
 
 
-@pytest.mark.parametrize("make", [line, line_of_a_rank, line_before_an_evaluation, bar, record])
+@pytest.mark.parametrize(
+    "make", [line, line_with_the_time_of_a_step, line_of_a_rank, line_before_an_evaluation, bar, record]
+)
 def test_every_figure_of_a_line_is_read(make: Callable[[random.Random], Layout]) -> None:
     rng = random.Random(11)
     wrong = [text for text, is_right in (check(make(rng)) for _ in range(LAYOUTS)) if not is_right]
@@ -130,7 +141,9 @@ def check(layout: Layout) -> tuple[str, bool]:
     demux = Demux()
     for number in range(1, LINES_OF_A_LAYOUT + 1):
         step, loss, rate = 10 * number, round(6.5 - 0.317 * number, 4), round(251.3 + 7.7 * number, 1)
-        text = layout.line.format(s=step, l=loss, r=rate)
+        pace = 0.25 + 0.01 * number
+        rate = 1 / pace if "{p}" in layout.line or "{m}" in layout.line else rate
+        text = layout.line.format(s=step, l=loss, r=rate, p=f"{pace:.2f}", m=round(1000 * pace))
         below = [] if layout.below is None else [layout.below.format()]
         demux.feed(0, "".join(f"{one}\n" for one in (text, *below)).encode())
     demux.finish()

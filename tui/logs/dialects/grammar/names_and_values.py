@@ -72,8 +72,8 @@ class LineReading:
 _PACE_NAME = re.compile(
     rb"(?i)(?<![a-z])(?:(?:time|(?P<milli>m)?s(?:ec(?:ond)?s?)?)(?:/|[ _]per[ _])"
     rb"(?:step|it(?:er(?:ation)?)?|batch|update)"
-    rb"|(?:step|iter(?:ation)?|batch)[_ ]tim(?:e|ing)(?:(?=[ _]?(?:in[ _]|[(\[]))|(?P<bare>)))"
-    rb"(?:[ _]?(?:in[ _]|[(\[])(?P<in_milli>m)?s(?:ec(?:ond)?s?)?[)\]]?)?[^\w\n]{0,8}$"
+    rb"|(?:step|iter(?:ation)?|batch)[_ ]tim(?:e|ing)(?:(?=[ _]?(?:in[ _]|[(\[])|_m?s)|(?P<bare>)))"
+    rb"(?:(?:[ _]?(?:in[ _]|[(\[])|_)(?P<in_milli>m)?s(?:ec(?:ond)?s?)?[)\]]?)?[^\w\n]{0,8}$"
 )
 """A name that means the time of a step, up to the number."""
 _HEAD_END = re.compile(rb"\d(?:th)?(?:[^\w\n]{0,60}[A-Za-z]{1,20})?[^\w\n]{0,60}$")
