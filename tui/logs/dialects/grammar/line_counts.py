@@ -47,7 +47,7 @@ _MOST_OWN_WORDS = 4
 """Most unknown words before a step: `SimCLR SupCon Step 20`."""
 
 _SHORT = 2
-"""Letters of names that are also English words, after which a sign is needed (`it: 5`)."""
+"""Letters of names that are also English words: behind other words they need a sign (`make it: 5`)."""
 
 
 def choose_count(text: bytes, values: Sequence[Value], kind: str, start: int) -> Value | None:
