@@ -70,10 +70,14 @@ def widgets(rows: int) -> dict[str, Any]:
 
 
 def console() -> dict[str, Any]:
-    """Measure the whole console on a run directory that grows as a keeper makes it grow."""
+    """Measure the whole console on a run directory that grows as a keeper makes it grow.
+
+    This process holds the keeper's lock: without a keeper the console would log in to the workers itself.
+    """
     from tui.pod.job_options import JobOptions
     from tui.pod.run import Run
     from tui.pod.worker import Worker
+    from tui.runs.record.directory_lock import DirectoryLock
     from tui.runs.record.run_directory import RunDirectory
 
     with tempfile.TemporaryDirectory() as name:
@@ -81,9 +85,13 @@ def console() -> dict[str, Any]:
         run = Run(id="bench-20260101-000000-abcd", slice="bench", job=JobOptions(("x",)), workers=workers)
         directory = RunDirectory.create(Path(name), run)
         directory.append_event("state", state="running", cause=None)
+        lock = DirectoryLock.take(directory)
+        assert lock is not None
+        lock.sign()
         ends = [0] * WORKERS
 
         def write(turn: int) -> None:
+            lock.beat()
             for worker in range(WORKERS):
                 data = _lines(worker, turn)
                 with directory.log_path(worker).open("ab") as file:
@@ -91,7 +99,10 @@ def console() -> dict[str, Any]:
                 ends[worker] += len(data)
                 directory.append_arrival(worker, ends[worker], time.time())
 
-        return on_terminal(["console", str(directory.path), name], write)
+        try:
+            return on_terminal(["console", str(directory.path), name], write)
+        finally:
+            lock.release()
 
 
 def _lines(worker: int, turn: int) -> bytes:
