@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import tui
 from tests.sshd import OpensshWorker
-from tui.ssh.exec.script_protocol import Answer, Call, ScriptNotRunError, no_answer_error, parse_answers, parse_line
+from tui.ssh.exec.script_protocol import (
+    Answer,
+    Call,
+    ScriptNotRunError,
+    load_script,
+    no_answer_error,
+    parse_answers,
+    parse_line,
+)
 from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]
@@ -72,3 +84,19 @@ def test_an_expired_password_is_not_reported_as_missing_programs() -> None:
     assert error.why == "Password change required but no TTY available."
     assert "chage" in error.remedy
     assert "coreutils" not in error.remedy
+
+
+@pytest.mark.parametrize("path", sorted(Path(tui.__file__).parent.rglob("*.sh")), ids=lambda path: path.stem)
+def test_what_a_worker_is_sent_of_a_script_lacks_nothing_but_comments(path: Path) -> None:
+    """Bash prints the functions that it has parsed, without comments."""
+
+    def parse(text: str) -> str:
+        # The whole script as one function, so that it is parsed but not run.
+        return subprocess.run(
+            ["bash", "-c", f"script() {{\n{text}\n}}\ndeclare -f script"], check=True, capture_output=True, text=True
+        ).stdout
+
+    prelude = Path(tui.__file__).parent / "ssh/exec/script_prelude.sh"
+    sent = load_script(path)
+    assert parse(sent) == parse(prelude.read_text() + path.read_text())
+    assert not re.search(r"^\s*#", sent, re.MULTILINE)

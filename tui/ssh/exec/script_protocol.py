@@ -37,9 +37,13 @@ START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read inp
 
 @functools.cache
 def load_script(path: Path) -> str:
-    """Return the text of a worker script after the prelude that all scripts share; each file is read once."""
+    """Return the text of a worker script after the prelude that all scripts share; each file is read once.
+
+    Lines of comments are left out: they are a third of what each worker would be sent.
+    """
     prelude = Path(__file__).with_name("script_prelude.sh")
-    return prelude.read_text(encoding="utf-8") + path.read_text(encoding="utf-8")
+    text = prelude.read_text(encoding="utf-8") + path.read_text(encoding="utf-8")
+    return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("#"))
 
 
 @dataclass(frozen=True)
