@@ -123,6 +123,6 @@ def _introduce(replicas: Replicas, config: TrainConfig, data: Dataset, parameter
     dropped = data.train.samples - steps * replicas.world * batch
     val = f"; {data.val.samples} for validation" if data.val else ""
     write_line(
-        f"{data.train.samples} training samples in {len(data.train.urls)} shards: {steps} steps an epoch, "
+        f"{data.train.samples} training samples in {len(data.train.shards)} shards: {steps} steps an epoch, "
         f"{dropped} samples dropped{val}"
     )
