@@ -292,5 +292,6 @@ def _report_fewer_loaders(config: TrainConfig, train: ShardSet, world: int) -> N
     if able < config.loader_workers:
         write_line(
             f"==> {format_count(len(train.shards), 'training shard')} feed {able} loader processes on "
-            f"{every_core(world)}, not {config.loader_workers}; for more, make shards with a smaller --samples-per-shard"
+            f"{every_core(world)}, not {config.loader_workers}; "
+            "for more, make shards with a smaller --samples-per-shard"
         )
