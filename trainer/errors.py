@@ -38,10 +38,6 @@ class ConfigError(TrainerError):
     """The arguments or the environment of a run contradict each other or the machine."""
 
 
-class NewerFormatError(TrainerError):
-    """A newer trainer wrote a file, which therefore must not count as damaged."""
-
-
 class PartnerLostError(TrainerError):
     """Another rank ended or froze, so that a collective could not complete."""
 
@@ -59,7 +55,7 @@ class StoppedError(TrainerError):
 
 
 def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
-    """Raise NewerFormatError for a schema later than the `known` one, ValueError for any other."""
+    """Raise TrainerError for a schema later than the `known` one, ValueError for any other."""
     if schema == known:
         return
     why = f"it has schema {schema}, this trainer reads {known}"
@@ -69,14 +65,15 @@ def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
 
 
 def check_fields(what: str, found: Iterable[str], known: Iterable[str], remedy: str) -> None:
-    """Raise NewerFormatError where `found` has fields that this trainer does not know and would ignore."""
+    """Raise TrainerError where `found` has fields that this trainer does not know and would ignore."""
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise _newer(what, f"this trainer does not know its {', '.join(unknown)}", remedy)
 
 
-def _newer(what: str, why: str, remedy: str) -> NewerFormatError:
-    return NewerFormatError(
+def _newer(what: str, why: str, remedy: str) -> TrainerError:
+    """Return the error of a file that a newer trainer wrote, which must not count as damaged (a ValueError)."""
+    return TrainerError(
         f"{what} was written by a newer trainer", why=why, remedy=f"Update the trainer here, or {remedy}"
     )
 

@@ -15,7 +15,6 @@ skip_without_packages()
 SEED, BATCH, SIZE, CLASSES = 5, 16, 32, 10
 LOSS = re.compile(r"\| Training Device=xla:0/0 Epoch=1 Step=\d+ Loss=([\d.]+) .*")
 RUN = ["--model", "tiny", "--seed", str(SEED), "--batch-size", str(BATCH), "--timeout", "60", "--log-steps", "1"]
-ONE_EPOCH = ["--epochs", "1"]
 FAKE = [
     "--fake-data",
     "--image-size",
