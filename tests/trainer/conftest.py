@@ -127,12 +127,6 @@ class Pod:
             assert time.monotonic() < deadline, f"{text!r} did not come: {reported}"
             time.sleep(0.1)
 
-    def await_that(self, holds: Callable[[], object]) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while not holds():
-            assert time.monotonic() < deadline, "the condition never became true"
-            time.sleep(0.05)
-
     def ranks(self, worker: int) -> list[int]:
         """Wait until a worker has started its ranks, and return their process ids."""
         pid = self.pid(worker)
@@ -152,6 +146,13 @@ class Pod:
             if process.is_alive():
                 process.kill()  # the kernel kills its ranks as well: they set PR_SET_PDEATHSIG
                 process.join()
+
+
+def await_that(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < deadline, "the condition never became true"
+        time.sleep(0.02)
 
 
 def children(pid: int) -> list[int]:
