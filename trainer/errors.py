@@ -15,14 +15,11 @@ STOPPED = 143  # ended on SIGTERM or SIGHUP, or because the log has no reader
 class TrainerError(Exception):
     """Training cannot start or continue: `what` could not be done, `why`, and `remedy`, the next step."""
 
-    def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
+    def __init__(self, what: str, why: str = "", remedy: str = "") -> None:
         super().__init__(what, why, remedy)
         self.what = what
         self.why = why
         self.remedy = remedy
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.why, self.remedy)
 
     def __str__(self) -> str:
         """Return one line, which stays whole in a log that several processes share."""
@@ -76,7 +73,3 @@ def _newer(what: str, why: str, remedy: str) -> TrainerError:
     return TrainerError(
         f"{what} was written by a newer trainer", why=why, remedy=f"Update the trainer here, or {remedy}"
     )
-
-
-def _rebuild(kind: type[TrainerError], what: str, why: str, remedy: str) -> TrainerError:
-    return kind(what, why=why, remedy=remedy)

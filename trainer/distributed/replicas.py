@@ -107,7 +107,7 @@ class Replicas(ABC):
         return result  # type: ignore[return-value]
 
     def broadcast_slow_result(self, make: Callable[[], T], beat: float) -> T:
-        """Do the same where `make` may take longer than a collective: rank 0 runs it in a thread.
+        """Do what `broadcast_result` does where `make` may take longer than a collective: rank 0 runs it in a thread.
 
         Every `beat` seconds, which must be less than the timeout of a collective, rank 0 shows that it is alive.
         """
