@@ -216,7 +216,7 @@ class TrainConfig:
     log_steps: int = 10
     steps_per_epoch: int | None = None  # None: the whole epoch; fake data: 50
     seed: int = 42
-    memory_check: bool = True
+    skip_memory_check: bool = False
     debug: bool = False
 
     def __post_init__(self) -> None:

@@ -27,8 +27,9 @@ import torch_xla.utils.dlpack as dlpack
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trainer.config import ReplicaConfig, TrainConfig
-from trainer.distributed.failures import FailureRecord, compare_settings, list_settings
+from trainer.distributed.failures import FailureRecord, compare_settings
 from trainer.errors import PartnerLostError, ReportedElsewhereError, TrainerError
+from trainer.options import list_settings
 from trainer.storage import background_io
 
 T = TypeVar("T")

@@ -66,7 +66,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     data = replicas.broadcast_slow_result(lambda: dataset.find(config, replicas.world), config.replicas.timeout / 3)
     model = resnet.build(config.model, data.classes, config.seed)
     parameters = sum(p.numel() for p in model.parameters())
-    if config.memory_check and config.replicas.device == "CPU":
+    if not config.skip_memory_check and config.replicas.device == "CPU":
         machines = replicas.gather(memory_check.read_machine_memory())
         replica_mib = memory_check.estimate_replica_mib(
             config.model, parameters, config.optimizer.batch_size, data.image_size
