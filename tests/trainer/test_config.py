@@ -228,7 +228,7 @@ def test_a_command_whose_standard_output_is_closed_reports_errors_nevertheless(a
 
 
 def test_no_other_file_takes_the_place_of_closed_standard_streams_not_even_in_children(tmp_path: Path) -> None:
-    look = "for n in 0 1 2; do readlink /proc/$$/fd/$n; done > found; exit"
+    look = "for n in 0 1 2; do readlink /proc/$$/fd/$n >> found; done"
     (tmp_path / "torch.py").write_text(f"import subprocess, sys\nsys.exit(subprocess.call({look!r}, shell=True))")
     environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     shell = 'exec "$0" -m trainer.train --fake-data <&- >&- 2>&-'
