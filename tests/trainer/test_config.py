@@ -228,12 +228,14 @@ def test_a_command_whose_standard_output_is_closed_reports_errors_nevertheless(a
 
 
 def test_no_other_file_takes_the_place_of_closed_standard_streams_not_even_in_children(tmp_path: Path) -> None:
-    look = "for n in 0 1 2; do readlink /proc/$$/fd/$n >> found; done"
-    (tmp_path / "torch.py").write_text(f"import subprocess, sys\nsys.exit(subprocess.call({look!r}, shell=True))")
+    look = "import os; open('found', 'w').write(' '.join(os.readlink(f'/proc/self/fd/{n}') for n in range(3)))"
+    (tmp_path / "torch.py").write_text(
+        f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {look!r}]))"
+    )
     environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
     shell = 'exec "$0" -m trainer.train --fake-data <&- >&- 2>&-'
     assert subprocess.call(["sh", "-c", shell, sys.executable], cwd=tmp_path, env=environ) == 0
-    assert (tmp_path / "found").read_text().splitlines() == ["/dev/null"] * 3
+    assert (tmp_path / "found").read_text() == "/dev/null /dev/null /dev/null"
 
 
 @pytest.mark.parametrize(("device", "reported"), [("TPU", "/tmp/compiled"), ("TPU", "no"), ("CPU", "no")])
