@@ -11,7 +11,7 @@ from trainer.storage.urls import unsupported_scheme
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
-LARGEST_SIDE = 4096  # pixels; a larger value is a typing error, and would fill any memory
+LARGEST_SIDE = 4096  # pixels; a larger value is a typo, and would fill any memory
 LARGEST_FACTOR = 1e9  # a larger factor, times the slice's batch, may exceed a float32
 MOST_CORES = 512  # replicas forked on one machine; more would bring it down before an error is printed
 LARGEST_BATCH = MOST_CLASSES = 1_000_000
@@ -216,7 +216,7 @@ class TrainConfig:
     log_steps: int = 10
     steps_per_epoch: int | None = None  # None: the whole epoch; fake data: 50
     seed: int = 42
-    memory_check: bool = True
+    skip_memory_check: bool = False
     debug: bool = False
 
     def __post_init__(self) -> None:

@@ -15,14 +15,11 @@ STOPPED = 143  # ended on SIGTERM or SIGHUP, or because the log has no reader
 class TrainerError(Exception):
     """Training cannot start or continue: `what` could not be done, `why`, and `remedy`, the next step."""
 
-    def __init__(self, what: str, *, why: str = "", remedy: str = "") -> None:
+    def __init__(self, what: str, why: str = "", remedy: str = "") -> None:
         super().__init__(what, why, remedy)
         self.what = what
         self.why = why
         self.remedy = remedy
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.what, self.why, self.remedy)
 
     def __str__(self) -> str:
         """Return one line, which stays whole in a log that several processes share."""
@@ -36,10 +33,6 @@ class TrainerError(Exception):
 
 class ConfigError(TrainerError):
     """The arguments or the environment of a run contradict each other or the machine."""
-
-
-class NewerFormatError(TrainerError):
-    """A newer trainer wrote a file, which therefore must not count as damaged."""
 
 
 class PartnerLostError(TrainerError):
@@ -59,7 +52,7 @@ class StoppedError(TrainerError):
 
 
 def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
-    """Raise NewerFormatError for a schema later than the `known` one, ValueError for any other."""
+    """Raise TrainerError for a schema later than the `known` one, ValueError for any other."""
     if schema == known:
         return
     why = f"it has schema {schema}, this trainer reads {known}"
@@ -69,17 +62,14 @@ def check_schema(what: str, schema: object, known: int, remedy: str) -> None:
 
 
 def check_fields(what: str, found: Iterable[str], known: Iterable[str], remedy: str) -> None:
-    """Raise NewerFormatError where `found` has fields that this trainer does not know and would ignore."""
+    """Raise TrainerError where `found` has fields that this trainer does not know and would ignore."""
     unknown = sorted(set(found) - set(known))
     if unknown:
         raise _newer(what, f"this trainer does not know its {', '.join(unknown)}", remedy)
 
 
-def _newer(what: str, why: str, remedy: str) -> NewerFormatError:
-    return NewerFormatError(
+def _newer(what: str, why: str, remedy: str) -> TrainerError:
+    """Return the error of a file that a newer trainer wrote, which must not count as damaged (a ValueError)."""
+    return TrainerError(
         f"{what} was written by a newer trainer", why=why, remedy=f"Update the trainer here, or {remedy}"
     )
-
-
-def _rebuild(kind: type[TrainerError], what: str, why: str, remedy: str) -> TrainerError:
-    return kind(what, why=why, remedy=remedy)

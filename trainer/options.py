@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,8 @@ PATH_OPTIONS = (
     "--logdir",
     "--compilation-cache",
 )
+FREE = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.keep", "data.verify"}
+"""Fields that may differ between workers, since no collective depends on them; so may those of ReplicaConfig."""
 DEFAULT = "(default: %(default)s)"
 
 
@@ -63,6 +66,17 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> TrainConfig:
         checkpoint=CheckpointConfig(**parts["checkpoint"]),
         **parts[""],
     )
+
+
+def list_settings(config: TrainConfig) -> dict[str, object]:
+    """Return the settings that all workers share, by option, with `~` for the home directory, which may differ."""
+    home = os.environ.get("HOME", "").rstrip("/")
+    settings: dict[str, object] = {}
+    for option, field in _parser()[1].items():
+        if field not in FREE and not field.startswith("replicas."):
+            value = attrgetter(field)(config)
+            settings[option] = value.replace(f"{home}/", "~/") if home and isinstance(value, str) else value
+    return settings
 
 
 def read_command_line() -> TrainConfig:
@@ -119,8 +133,8 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
         group.add_argument(option, dest=field, type=kind, metavar=metavar, default=default, help=about, **more)
         fields[option] = field
 
-    def add_flag(group: Any, option: str, field: str, about: str, action: str = "store_true") -> None:
-        group.add_argument(option, dest=field, action=action, help=about)
+    def add_flag(group: Any, option: str, field: str, about: str) -> None:
+        group.add_argument(option, dest=field, action="store_true", help=about)
         fields[option] = field
 
     add(parser, "--model", "model", str, "MODEL", f"one of {', '.join(MODELS)} {DEFAULT}")
@@ -168,7 +182,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
         "--num-cores", "replicas.num_cores", int, "N", "replicas on this worker (CPU; default: TPU_TUI_CORES or 1)"
     )
     replicas("--timeout", "replicas.timeout", float, "S", "seconds to wait for other workers (CPU; default: 300)")
-    add_flag(group, "--no-memory-check", "memory_check", "start even if memory may not suffice (CPU)", "store_false")
+    add_flag(group, "--no-memory-check", "skip_memory_check", "start even if memory may not suffice (CPU)")
 
     keep = partial(add, parser.add_argument_group("checkpoints"))
     keep(

@@ -84,7 +84,10 @@ def format_count(number: int, noun: str) -> str:
 
 
 class RateTracker:
-    """Measures samples per second: `rate` is smoothed between calls, `global_rate` counts from the start."""
+    """Measures samples per second: `rate` is smoothed between calls, `global_rate` counts from the start.
+
+    It computes what torch_xla's RateTracker does, which measures time with a clock that may be set meanwhile.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,7 +1,4 @@
-"""The trainer's loop on XLA's CPU device: the cost of its input and of averaging gradients.
-
-`python -m tests.bench.training` prints the same figures as `python -m tests.bench training`.
-"""
+"""The trainer's loop on XLA's CPU device: the cost of its input and of averaging gradients."""
 
 from __future__ import annotations
 
@@ -209,13 +206,5 @@ def _averaging(replicas: Replicas, config: TrainConfig, _: StopSignal) -> int:
     return 0
 
 
-def _main(arguments: list[str]) -> int:
-    if arguments:
-        return _measure(*arguments)
-    from tests.bench.__main__ import main
-
-    return main(["training"])
-
-
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(_measure(*sys.argv[1:]))

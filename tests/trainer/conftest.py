@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import socket
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -127,12 +128,6 @@ class Pod:
             assert time.monotonic() < deadline, f"{text!r} did not come: {reported}"
             time.sleep(0.1)
 
-    def await_that(self, holds: Callable[[], object]) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while not holds():
-            assert time.monotonic() < deadline, "the condition never became true"
-            time.sleep(0.05)
-
     def ranks(self, worker: int) -> list[int]:
         """Wait until a worker has started its ranks, and return their process ids."""
         pid = self.pid(worker)
@@ -152,6 +147,13 @@ class Pod:
             if process.is_alive():
                 process.kill()  # the kernel kills its ranks as well: they set PR_SET_PDEATHSIG
                 process.join()
+
+
+def await_that(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not holds():
+        assert time.monotonic() < deadline, "the condition never became true"
+        time.sleep(0.02)
 
 
 def children(pid: int) -> list[int]:
@@ -237,6 +239,28 @@ def colours(tmp_path_factory: pytest.TempPathFactory) -> str:
     source = sources.ImageSource("colours", classes, 32, {"train": (256, sample), "val": (48, sample)})
     command.make(source, out, samples_per_shard=32, repeat={}, seed=1)
     return out
+
+
+SAVED_RUN = ["--model", "tiny-batchnorm", "--batch-size", "8", "--log-steps", "1", "--timeout", "60"]
+SAVED_RUN += ["--epochs", "1", "--steps-per-epoch", "3"]
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Iterator[Path]:
+    """Make a directory with one checkpoint, of two cores that did the three steps of SAVED_RUN."""
+    directory = tmp_path_factory.mktemp("saved")
+    running, checkpoints = Pod(directory / "pod"), directory / "kept"
+    arguments = [*SAVED_RUN, "--data", colours, "--checkpoint-dir", str(checkpoints)]
+    [worker] = running.run(arguments, cores=2, entry_point=layouts.save_in_mid_epoch)
+    assert worker.exit_code == 0, worker
+    yield checkpoints
+    running.end()
+
+
+@pytest.fixture
+def checkpoints(saved: Path, tmp_path: Path) -> Path:
+    """Return a copy of that directory."""
+    return Path(shutil.copytree(saved, tmp_path / "kept"))
 
 
 @pytest.fixture(scope="module")

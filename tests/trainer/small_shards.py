@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from trainer.config import DataConfig, OptimizerConfig, TrainConfig
 from trainer.data import pipeline
-from trainer.data.dataset import Dataset
+from trainer.data.dataset import Dataset, ShardSet
+from trainer.data.shard_reader import ShardFile
 from trainer.errors import TrainerError
 from trainer.shards import sources, writer
 
@@ -32,6 +33,16 @@ def shard(path: Path, samples: list[tuple[bytes, int]], extension: str = "ppm") 
 
 def ppm(value: int, width: int = 32, height: int = 32) -> bytes:
     return b"P6\n%d %d\n255\n" % (width, height) + bytes([value]) * (3 * width * height)
+
+
+def counted(urls: Sequence[str | Path], samples: Sequence[int]) -> ShardSet:
+    """Return the set of these shards, which no manifest lists."""
+    return ShardSet(tuple(ShardFile(str(url), samples=count) for url, count in zip(urls, samples, strict=True)))
+
+
+def trained_on(urls: Sequence[str | Path], samples: Sequence[int]) -> Dataset:
+    """Return the data of a training on these shards, of ten classes and 32 pixels."""
+    return Dataset(counted(urls, samples), None, 10, 32)
 
 
 def trained_values(cfg: TrainConfig, found: Dataset, rank: int, world: int, epoch: int = 1) -> list[int]:

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
 from tests.trainer import layouts
-from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
+from tests.trainer.small_shards import config, counted, ppm, refused, shard, trained_on, trained_values
 from trainer.config import TrainConfig
 from trainer.data import dataset, pipeline
 from trainer.data.batching import PADDING
@@ -37,7 +37,7 @@ def test_a_bad_shard_can_be_skipped_and_counted_and_the_epoch_keeps_its_length(
     for source, path in zip(dataset.expand(numbered), paths, strict=True):
         shutil.copy(source, path)
     paths[2].write_bytes(paths[2].read_bytes()[: 9 * 5120 + 700])
-    found = Dataset(ShardSet(tuple(map(str, paths)), (10, 3, 17, 12)), None, 10, 32)
+    found = trained_on(paths, (10, 3, 17, 12))
     given = {"loader_workers": loaders, "train": "x", "classes": 10, "on_bad_shard": "skip"}
     configs = config(batch=4, **given), config(batch=8, val="x", **given)
     values, evaluated = layouts.call(train_and_evaluate, *configs, found, err=tmp_path / "err")
@@ -60,7 +60,7 @@ def test_a_missing_shard_can_be_skipped_too(shapes: str, tmp_path: Path, capfd: 
 def test_skipping_bad_shards_is_an_error_when_all_are_bad(tmp_path: Path) -> None:
     bad = tmp_path / "bad.tar"
     bad.write_bytes(b"no shard at all" * 100)
-    found = Dataset(ShardSet((str(bad),) * 2, (8, 8)), None, 10, 32)
+    found = trained_on([bad] * 2, (8, 8))
     cfg = config(batch=4, train="x", classes=10, on_bad_shard="skip")
     assert "None of the shards can be read" in refused(lambda: trained_values(cfg, found, 0, 1))
 
@@ -68,7 +68,7 @@ def test_skipping_bad_shards_is_an_error_when_all_are_bad(tmp_path: Path) -> Non
 def test_a_rank_that_can_read_none_of_its_shards_continues_with_others(tmp_path: Path) -> None:
     urls = [shard(tmp_path / f"{number}.tar", [(ppm(number), 1)] * 8) for number in range(3)]
     Path(urls[2]).unlink()
-    found = Dataset(ShardSet(tuple(urls), (8, 8, 8)), None, 10, 32)
+    found = trained_on(urls, (8, 8, 8))
     cfg = config(batch=4, train="x", classes=10, on_bad_shard="skip")
     seen = [trained_values(cfg, found, rank, 3) for rank in range(3)]
     assert [len(values) for values in seen] == [8, 8, 8]
@@ -134,7 +134,7 @@ def test_a_bad_shard_is_named_with_and_without_loader_processes(
     bad = tmp_path / "bad.tar"
     bad.write_bytes(spoil(content))
     cfg = config(batch=2, loader_workers=loaders, train=str(bad), classes=10)
-    found = Dataset(ShardSet((str(bad),) * 2, (10, 10)), None, 10, 32)
+    found = trained_on([bad] * 2, (10, 10))
     text = refused(lambda: trained_values(cfg, found, 0, 1))
     assert says in text
     assert "bad.tar" in text
@@ -146,7 +146,7 @@ def test_an_image_without_a_class_is_named(tmp_path: Path) -> None:
     with webdataset.TarWriter(str(path)) as writer:
         writer.write({"__key__": "lonely", "ppm": ppm(1)})
     cfg = config(batch=1, train=str(path), classes=10)
-    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    text = refused(lambda: trained_values(cfg, trained_on([path], [1]), 0, 1))
     needed = "Make the shards again: a sample needs a field cls and an image such as jpg, and"
     hint = "its files have to lie one after another (tar --sort=name)"
     assert text == f"Sample lonely of {path} lacks a class or an image: it has ppm. {needed} {hint}."
@@ -157,7 +157,7 @@ def test_an_incomplete_sample_with_several_dots_in_its_names_is_explained(tmp_pa
     with webdataset.TarWriter(str(path)) as writer:
         writer.write({"__key__": "img", "v1.ppm": ppm(1), "v1.cls": 1})
     cfg = config(batch=1, train=str(path), classes=10)
-    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    text = refused(lambda: trained_values(cfg, trained_on([path], [1]), 0, 1))
     assert "it has v1.cls, v1.ppm" in text
     assert text.endswith("and its name ends at the first dot.")
 
@@ -166,7 +166,7 @@ def test_a_shard_with_more_samples_than_in_its_manifest_is_reported(
     numbered: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     url = dataset.expand(numbered)[0]
-    found = ShardSet((url, url), (9, 9), (Path(url).stat().st_size,) * 2)
+    found = ShardSet((ShardFile(url, Path(url).stat().st_size, samples=9),) * 2)
     for loaders in (0, 1):
         cfg = config(batch=3, loader_workers=loaders, train="x", classes=10)
         text = refused(lambda: trained_values(cfg, Dataset(found, None, 10, 32), 0, 1))  # noqa: B023
@@ -219,7 +219,7 @@ def test_a_samples_json_may_hold_its_class(tmp_path: Path) -> None:
 def test_a_class_beyond_the_last_is_named(tmp_path: Path) -> None:
     url = shard(tmp_path / "x.tar", [(ppm(1), 10)] * 4)
     cfg = config(batch=2, train=url, classes=10)
-    assert "has class 10" in refused(lambda: trained_values(cfg, Dataset(ShardSet((url,), (4,)), None, 10, 32), 0, 1))
+    assert "has class 10" in refused(lambda: trained_values(cfg, trained_on([url], [4]), 0, 1))
 
 
 def test_a_class_that_is_no_number_is_named(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_class_that_is_no_number_is_named(tmp_path: Path) -> None:
     with webdataset.TarWriter(str(path), encoder=False) as writer:
         writer.write({"__key__": "odd", "ppm": ppm(1), "cls": b"cat"})
     cfg = config(batch=1, train=str(path), classes=10)
-    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    text = refused(lambda: trained_values(cfg, trained_on([path], [1]), 0, 1))
     assert text == f"Sample odd of {path} has no class: b'cat' is not a whole number. Make the shards again."
 
 
@@ -246,7 +246,7 @@ def test_a_sample_made_to_exhaust_its_reader_is_named(tmp_path: Path, fields: di
     with webdataset.TarWriter(str(path), encoder=False) as writer:
         writer.write({"__key__": "odd", **fields})
     cfg = config(batch=1, train=str(path), classes=10)
-    text = refused(lambda: trained_values(cfg, Dataset(ShardSet((str(path),), (1,)), None, 10, 32), 0, 1))
+    text = refused(lambda: trained_values(cfg, trained_on([path], [1]), 0, 1))
     assert text.startswith(f"Sample odd of {path} {says}")
 
 
@@ -263,8 +263,7 @@ def test_an_unlisted_shard_that_cannot_be_counted_is_named_or_left_out(
         assert f"Shard {bad} is" in text
         assert why in text
         found = dataset.find(config(batch=2, train=pattern, classes=10, on_bad_shard="skip"), 1)
-        assert found.train is not None
-        assert (found.train.urls, found.train.counts) == ((str(whole),), (10,))
+        assert found.train == counted([whole], [10])
         assert f"Continued without a shard: Shard {bad} is" in capfd.readouterr().err
 
 

@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,10 @@ pytest.importorskip("torch", reason="torch is not installed")
 from trainer.bench_input import benchmark as bench
 from trainer.bench_input import fixtures, peers, photo_like, rows
 from trainer.bench_input.cpu_affinity import Cores, available, run_on, split_cores
+from trainer.bench_input.latency_proxy import slowed
 from trainer.bench_input.table import DELAY_MS, LABEL, Case, as_json, sweep_table, table
 from trainer.errors import REFUSED, TrainerError
+from trainer.storage import objects
 
 SMALL = ["--images", "24", "--shards", "3", "--batch", "4", "--size", "32", "--buffer", "8", "--few", "6"]
 
@@ -82,12 +86,6 @@ def failing(material: rows.Material) -> rows.Epoch:
 
 
 def test_the_latency_proxy_delays_each_request_and_changes_no_content(object_store: str) -> None:
-    import os
-    import time
-
-    from trainer.bench_input.latency_proxy import slowed
-    from trainer.storage import objects
-
     content = os.urandom(3_000_000)
     objects.write("gs://trainer-test/slow", content)
     with slowed(object_store, 150) as address, pytest.MonkeyPatch.context() as patch:
@@ -120,6 +118,16 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
     assert sweep_table({})[-1] == "Best: nothing could be measured"
 
 
+@pytest.fixture
+def own_handlers() -> Iterator[None]:
+    """Restore the handlers of signals after the test."""
+    before = {number: signal.getsignal(number) for number in fixtures.STOPS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("own_handlers")
 @pytest.mark.parametrize(
     ("given", "printed"),
     [
@@ -132,13 +140,8 @@ def test_a_sweep_leaves_out_what_cannot_be_measured_and_names_the_best_of_the_re
 def test_a_benchmark_that_cannot_be_set_up_is_reported_in_a_sentence(
     given: list[str], printed: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = {number: signal.getsignal(number) for number in fixtures.STOPS}
-    try:
-        with contextlib.suppress(SystemExit):
-            assert bench.main(given) == REFUSED
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with contextlib.suppress(SystemExit):
+        assert bench.main(given) == REFUSED
     assert printed in capfd.readouterr().err
 
 
@@ -151,9 +154,11 @@ def test_a_folder_with_folders_in_its_class_folders_is_refused(tmp_path: Path) -
         pass
 
 
+@pytest.mark.usefixtures("own_handlers")
 def test_a_signal_works_while_a_row_is_being_forked() -> None:
     material = rows.Material(Path(), "", "", images=1, classes=1, batch=1, size=32, buffer=1, loaders=0, few=1)
-    before = {number: signal.signal(number, bench._interrupt) for number in fixtures.STOPS}
+    for number in fixtures.STOPS:
+        signal.signal(number, bench._interrupt)
     due = [signal.SIGTERM]
     os.register_at_fork(before=lambda: due and signal.raise_signal(due.pop()))
     try:
@@ -161,8 +166,6 @@ def test_a_signal_works_while_a_row_is_being_forked() -> None:
             bench.measure(only_on(available()), material, None, available())
     finally:
         due.clear()
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def test_rows_can_be_selected_by_name() -> None:

@@ -219,6 +219,25 @@ def test_a_run_prints_at_once_that_it_is_loading_and_ctrl_c_then_ends_it_without
     assert (ran.returncode, ran.stderr) == (-signal.SIGINT, "")
 
 
+@pytest.mark.parametrize("arguments", ["train --model vgg --fake-data", "shards folder /nowhere --out /nowhere/set"])
+def test_a_command_whose_standard_output_is_closed_reports_errors_nevertheless(arguments: str) -> None:
+    shell = f'exec "$0" -m trainer.{arguments} >&-'
+    ran = subprocess.run(["sh", "-c", shell, sys.executable], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 2, ran.stderr
+    assert re.match(r"There is no (model 'vgg'|directory /nowhere)", ran.stderr)
+
+
+def test_no_other_file_takes_the_place_of_closed_standard_streams_not_even_in_children(tmp_path: Path) -> None:
+    look = "import os; open('found', 'w').write(' '.join(os.readlink(f'/proc/self/fd/{n}') for n in range(3)))"
+    (tmp_path / "torch.py").write_text(
+        f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {look!r}]))"
+    )
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    shell = 'exec "$0" -m trainer.train --fake-data <&- >&- 2>&-'
+    assert subprocess.call(["sh", "-c", shell, sys.executable], cwd=tmp_path, env=environ) == 0
+    assert (tmp_path / "found").read_text() == "/dev/null /dev/null /dev/null"
+
+
 @pytest.mark.parametrize(("device", "reported"), [("TPU", "/tmp/compiled"), ("TPU", "no"), ("CPU", "no")])
 def test_the_directory_of_compiled_graphs_can_be_set(device: str, reported: str) -> None:
     config = parse([*FAKE, "--compilation-cache", reported], {"PJRT_DEVICE": device})

@@ -16,7 +16,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
+from tests.trainer.small_shards import config, counted, ppm, refused, shard, trained_values
 from tests.trainer.storage_answers import answering
 from trainer.data import dataset
 from trainer.data.dataset import Dataset
@@ -37,7 +37,7 @@ def test_a_directory_of_shards_is_described_by_its_manifest(shapes: str) -> None
     assert found.train is not None
     assert found.val is not None
     assert (found.train.samples, found.val.samples, found.classes, found.image_size) == (256, 48, 10, 32)
-    assert len(found.train.urls) == 8
+    assert len(found.train.shards) == 8
 
 
 def test_brace_and_star_patterns_work_in_a_bucket(object_store: str) -> None:
@@ -61,8 +61,7 @@ def test_a_command_can_be_a_shard(numbered: str, tmp_path: Path) -> None:
     first = dataset.expand(numbered)[0]
     cfg = config(batch=4, train=f"pipe:cat {first}", classes=10)
     found = dataset.find(cfg, world=1)
-    assert found.train is not None
-    assert (found.train.urls, found.train.counts) == ((f"pipe:cat {first}",), (10,))
+    assert found.train == counted([f"pipe:cat {first}"], [10])
     assert len(trained_values(cfg, Dataset(found.train, None, 10, 32), 0, 1)) == 8
 
 
@@ -197,7 +196,7 @@ def test_each_directorys_manifest_lists_its_own_shards(tmp_path: Path) -> None:
     found = dataset.find(cfg, 1)
     assert found.train is not None
     assert found.train.counts == (4, 6, 6)
-    assert [found.train.is_listed(number) for number in range(3)] == [True, True, False]
+    assert [shard.is_listed for shard in found.train.shards] == [True, True, False]
     assert len(trained_values(cfg, found, 0, 1)) == 16
 
 

@@ -6,11 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.trainer.conftest import await_that
 from trainer.bench_input import object_store
 
 pytestmark = pytest.mark.timing
@@ -36,10 +36,7 @@ def test_the_object_store_ends_with_the_process_that_started_it_even_if_that_is_
         host, port = owner.stdout.readline().strip().removeprefix("http://").split(":")
         assert answers(host, int(port))
         owner.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + TIMEOUT_S
-    while answers(host, int(port)):
-        assert time.monotonic() < deadline, "the store is still running"
-        time.sleep(0.05)
+    await_that(lambda: not answers(host, int(port)))
 
 
 def answers(host: str, port: int) -> bool:

@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ pytestmark = pytest.mark.timing
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from tests.trainer.conftest import is_alive
+from tests.trainer.conftest import await_that, is_alive
 from trainer.data.shard_reader import ShardFile, read_shards
 from trainer.errors import TrainerError
 from trainer.storage import pipe_urls
@@ -32,13 +30,6 @@ with open_pipe(sys.argv[1]) as stream:
     print(stream.readline().decode(), end="", flush=True)
     stream.read()
 """
-
-
-def await_that(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_commands_output_is_read_and_its_failure_reported() -> None:

@@ -22,7 +22,7 @@ from PIL import Image
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from tests.trainer.small_shards import config, ppm, refused, shard, trained_values
+from tests.trainer.small_shards import config, counted, ppm, refused, shard, trained_on, trained_values
 from trainer.data import (
     dataset,
     image_decode,
@@ -31,7 +31,7 @@ from trainer.data import (
     sharding,
 )
 from trainer.data.batching import PADDING, Batching
-from trainer.data.dataset import Dataset, ShardSet
+from trainer.data.dataset import Dataset
 from trainer.errors import TrainerError
 from trainer.storage import objects
 
@@ -40,8 +40,7 @@ from trainer.storage import objects
 def test_every_rank_gets_equally_many_batches_and_no_sample_comes_twice(numbered: str, loaders: int) -> None:
     cfg = config(batch=4, loader_workers=loaders, train=numbered, classes=10)
     found = dataset.find(cfg, world=2)
-    assert found.train is not None
-    assert (found.train.urls, found.train.counts) == (dataset.expand(numbered), (10, 3, 17, 12))
+    assert found.train == counted(dataset.expand(numbered), (10, 3, 17, 12))
     ranks = [trained_values(cfg, Dataset(found.train, None, 10, 32), rank, 2) for rank in (0, 1)]
     assert [len(values) for values in ranks] == [20, 20]
     assert len(set(ranks[0] + ranks[1])) == 40  # of 42 samples, two are dropped
@@ -84,7 +83,7 @@ def test_an_evaluation_sees_each_sample_once_and_pads_what_is_left(numbered: str
 def test_a_rank_without_any_sample_evaluates_padding(tmp_path: Path) -> None:
     url = shard(tmp_path / "v.tar", [(ppm(n), 0) for n in range(3)])
     cfg = config(batch=2, train=url, val=url, classes=10)
-    found = Dataset(None, ShardSet((url,), (3,)), 10, 32)
+    found = Dataset(None, counted([url], [3]), 10, 32)
     labels = [[y.tolist() for _, y in pipeline.evaluation(cfg, found, rank, 5)] for rank in range(5)]
     assert labels == [[[0, PADDING]]] * 3 + [[[PADDING, PADDING]]] * 2
 
@@ -106,7 +105,7 @@ def test_an_epoch_resumed_in_the_middle_continues_with_the_same_batches(
 def test_samples_that_a_resumed_epoch_skips_are_not_decoded(tmp_path: Path) -> None:
     url = shard(tmp_path / "x.tar", [(b"no image", 0)] * 4 + [(ppm(n), 0) for n in range(4)])
     cfg = config(batch=2, train=url, classes=10, shuffle_buffer=1)
-    found = Dataset(ShardSet((url,), (8,)), None, 10, 32)
+    found = trained_on([url], [8])
     assert "cannot be decoded" in refused(lambda: list(pipeline.train_epoch(cfg, found, 0, 1, 1, 1)))
     batches = pipeline.train_epoch(cfg, found, 0, 1, 1, 2)
     assert len(list(batches)) == 2
@@ -115,7 +114,7 @@ def test_samples_that_a_resumed_epoch_skips_are_not_decoded(tmp_path: Path) -> N
 def test_the_first_batch_comes_before_the_shuffle_buffer_is_full(tmp_path: Path) -> None:
     url = shard(tmp_path / "x.tar", [(ppm(n % 10), 0) for n in range(100)])
     cfg = config(batch=2, train=url, classes=10, shuffle_buffer=200)
-    found = Dataset(ShardSet((url,), (120,)), None, 10, 32)
+    found = trained_on([url], [120])
     batches = pipeline.train_epoch(cfg, found, 0, 1, 1)
     assert len(next(batches)[1]) == 2
     assert "holds 100 samples" in refused(lambda: list(batches))  # the error of the short shard comes only now
@@ -162,11 +161,11 @@ def test_whatever_the_shards_cores_and_loaders_every_sample_is_seen_once_or_coun
     tmp_path: Path, counts: list[int], world: int, batch: int, loaders: int, epoch: int
 ) -> None:
     firsts = [sum(counts[:number]) for number in range(len(counts))]
-    urls = tuple(
+    urls = [
         shard(tmp_path / f"{number}-{count}-{first}.tar", [(ppm(n), n % 10) for n in range(first, first + count)])
         for number, (first, count) in enumerate(zip(firsts, counts, strict=True))
-    )
-    found = Dataset(ShardSet(urls, tuple(counts)), ShardSet(urls, tuple(counts)), 10, 32)
+    ]
+    found = Dataset(counted(urls, counts), counted(urls, counts), 10, 32)
     cfg = config(batch=batch, loader_workers=loaders, train="x", val="x", classes=10)
     ranks = [trained_values(cfg, found, rank, world, epoch) for rank in range(world)]
     seen = [value for values in ranks for value in values]
@@ -190,7 +189,7 @@ def test_grey_and_transparent_pictures_become_rgb(tmp_path: Path) -> None:
         encoded.append((stream.getvalue(), 1))
     url = shard(tmp_path / "grey.tar", encoded, "png")
     cfg = config(batch=3, train=url, classes=10)
-    batches = pipeline.train_epoch(cfg, Dataset(ShardSet((url,), (3,)), None, 10, 32), 0, 1, 1)
+    batches = pipeline.train_epoch(cfg, trained_on([url], [3]), 0, 1, 1)
     assert [tuple(pixels.shape) for pixels, _ in batches] == [(3, 3, 32, 32)]
 
 

@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 webdataset = pytest.importorskip("webdataset", reason="webdataset is not installed")
 
-from tests.trainer.small_shards import config, ppm, shard
+from tests.trainer.small_shards import config, ppm, shard, trained_on
 from trainer.data import dataset, pipeline, sample_cache
-from trainer.data.dataset import Dataset, ShardSet
+from trainer.data.dataset import Dataset
 from trainer.data.sample_cache import SampleCache
 from trainer.distributed import memory_check
 from trainer.distributed.memory_check import MIB
@@ -94,7 +94,7 @@ def test_a_damaged_shard_is_not_cached(tmp_path: Path) -> None:
     cut.write_bytes(cut.read_bytes()[:9999])
     cfg = config(batch=4, on_bad_shard="skip", train=str(whole), classes=10)
     cache = SampleCache(64)
-    found = Dataset(ShardSet((str(whole), str(cut)), (8, 8)), None, 10, 32)
+    found = trained_on([whole, cut], (8, 8))
     for epoch in (1, 2):
         assert sum(len(labels) for _, labels in pipeline.train_epoch(cfg, found, 0, 1, epoch, 0, cache)) == 16
     assert list(cache._shards) == [str(whole)]

@@ -231,12 +231,12 @@ def test_a_half_overwritten_set_counts_as_unfinished(tmp_path: Path) -> None:
     assert (tmp_path / UNFINISHED).exists()
 
 
-def test_progress_is_a_bar_on_a_terminal_and_plain_lines_in_a_file(tmp_path: Path) -> None:
-    arguments = ["shapes", "--train", "8", "--val", "2", "--size", "16", "--samples-per-shard", "4"]
-    command = [sys.executable, "-m", "trainer.shards", *arguments, "--out", str(tmp_path / "a")]
-    root = Path(__file__).parents[2]
-    plain = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
-    assert sorted(line.split(":")[0] for line in plain.stderr.splitlines()) == [
+def test_progress_is_a_bar_on_a_terminal_and_plain_lines_in_a_file(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["shapes", "--train", "8", "--val", "2", "--size", "16", "--samples-per-shard", "4", "--out"]
+    assert command.main([*arguments, str(tmp_path / "a")]) == 0
+    assert sorted(line.split(":")[0] for line in capfd.readouterr().err.splitlines()) == [
         "shapes-train-000000.tar",
         "shapes-train-000001.tar",
         "shapes-val-000000.tar",
@@ -244,10 +244,10 @@ def test_progress_is_a_bar_on_a_terminal_and_plain_lines_in_a_file(tmp_path: Pat
     script = shutil.which("script")
     if script is None:
         pytest.skip("no script(1) to get a terminal from")
-    command[-1] = str(tmp_path / "b")
+    shell = ["stty rows 30 cols 100;", sys.executable, "-m", "trainer.shards", *arguments, str(tmp_path / "b")]
     seen = subprocess.run(
-        [script, "-qec", f"stty rows 30 cols 100; {' '.join(command)}", "/dev/null"],
-        cwd=root,
+        [script, "-qec", " ".join(shell), "/dev/null"],
+        cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         check=True,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ skip_without_packages()
 SEED, BATCH, SIZE, CLASSES = 5, 16, 32, 10
 LOSS = re.compile(r"\| Training Device=xla:0/0 Epoch=1 Step=\d+ Loss=([\d.]+) .*")
 RUN = ["--model", "tiny", "--seed", str(SEED), "--batch-size", str(BATCH), "--timeout", "60", "--log-steps", "1"]
-ONE_EPOCH = ["--epochs", "1"]
 FAKE = [
     "--fake-data",
     "--image-size",
@@ -28,6 +26,12 @@ FAKE = [
     "6",
 ]
 LEARNING = ["--learning-rate", "3", "--momentum", "0.5", "--warmup-epochs", "0.5"]
+
+
+@pytest.fixture(scope="module")
+def bf16(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return the options of a training in bfloat16 that saves a checkpoint, in the directory named last."""
+    return ["--bf16", "--checkpoint-dir", str(tmp_path_factory.mktemp("kept"))]
 
 
 @pytest.fixture(scope="module")
@@ -65,25 +69,24 @@ def test_label_smoothing_gives_the_loss_that_its_formula_gives_on_the_same_score
     assert abs(smoothed - plain) > 1e-3  # so that the two cannot be confused
 
 
-def test_bf16_rounds_what_is_computed_and_learns_equally(losses: Callable[..., list[float]]) -> None:
-    whole, rounded = losses(), losses("--bf16")
+def test_bf16_rounds_what_is_computed_and_learns_equally(losses: Callable[..., list[float]], bf16: list[str]) -> None:
+    whole, rounded = losses(), losses(*bf16)
     assert len(whole) == len(rounded) == 6
     assert whole != rounded
     assert rounded == pytest.approx(whole, rel=0.004)  # the most that one value loses with its 8 bits
     assert rounded[-1] < 0.99 * rounded[0]
 
 
-def test_bf16_keeps_parameters_and_momentum_in_float32(pod: Pod, tmp_path: Path) -> None:
+def test_bf16_keeps_parameters_and_momentum_in_float32(losses: Callable[..., list[float]], bf16: list[str]) -> None:
     import torch
 
     from trainer.checkpoint import store
     from trainer.storage import objects
 
-    [worker] = pod.run([*RUN, *FAKE, *LEARNING, "--bf16", "--checkpoint-dir", str(tmp_path / "kept")])
-    assert worker.exit_code == 0, worker
-    path = str(tmp_path / "kept" / "checkpoint-000001.json")
-    pointer = store.Pointer.from_json(objects.read(path), path)
-    saved = store.load(str(tmp_path / "kept"), pointer).floats
+    assert losses(*bf16)
+    directory = bf16[-1]
+    path = f"{directory}/checkpoint-000001.json"
+    saved = store.load(directory, store.Pointer.from_json(objects.read(path), path)).floats
     assert {value.dtype for value in saved.values()} == {torch.float32}
     weights = saved["model.body.0.weight"]
     assert not torch.equal(weights, weights.bfloat16().float())

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import threading
@@ -19,8 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from tests.trainer import layouts
-from tests.trainer.conftest import Pod, Worker, skip_without_packages
+from tests.trainer.conftest import SAVED_RUN, Pod, Worker, skip_without_packages
 from trainer.checkpoint.store import checksum_of
 from trainer.data import pipeline
 from trainer.errors import REFUSED
@@ -45,30 +43,9 @@ def change_pointer(checkpoints: Path, change: Callable[[dict[str, Any]], object]
     path.write_text(json.dumps({**pointer, "checksum": checksum_of(pointer)}))
 
 
-SHORT = ["--epochs", "1", "--steps-per-epoch", "3"]
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory, colours: str) -> Iterator[Path]:
-    """Make a directory with one checkpoint, of two cores that did three steps."""
-    directory = tmp_path_factory.mktemp("saved")
-    running, checkpoints = Pod(directory / "pod"), directory / "kept"
-    arguments = [*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)]
-    [worker] = running.run(arguments, cores=2, entry_point=layouts.save_in_mid_epoch)
-    assert worker.exit_code == 0, worker
-    yield checkpoints
-    running.end()
-
-
-@pytest.fixture
-def checkpoints(saved: Path, tmp_path: Path) -> Path:
-    """Return a copy of that directory."""
-    return Path(shutil.copytree(saved, tmp_path / "kept"))
-
-
 def resume(pod: Pod, colours: str, checkpoints: Path) -> tuple[Worker, str]:
     """Run two cores again, and return their output and the line about the checkpoint."""
-    [worker] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
+    [worker] = pod.run([*SAVED_RUN, "--data", colours, "--checkpoint-dir", str(checkpoints)], cores=2)
     assert worker.exit_code == 0, worker
     [printed] = [line for line in worker.lines if line.startswith("Resumed from ")]
     return worker, printed
@@ -105,7 +82,7 @@ def test_a_run_resumed_with_another_batch_at_an_epochs_end_reports_that_and_wher
     pod: Pod, checkpoints: Path, colours: str
 ) -> None:
     change_pointer(checkpoints, lambda pointer: pointer["position"].update(epoch=2, step=0))
-    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--batch-size", "4", "--resume", str(checkpoints)], cores=2)
+    [after] = pod.run([*SAVED_RUN, "--data", colours, "--batch-size", "4", "--resume", str(checkpoints)], cores=2)
     assert after.exit_code == 0, after
     [printed] = [line for line in after.lines if line.startswith("Resumed from ")]
     assert printed == (
@@ -138,7 +115,7 @@ def test_a_checkpoint_of_counters_that_the_model_lacks_is_refused_with_one_of_th
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     change_pointer(checkpoints, lambda pointer: pointer.update(size=len(content), sha256=digest))
-    [after] = pod.run([*TINY, "--data", colours, *SHORT, "--checkpoint-dir", str(checkpoints)], cores=2)
+    [after] = pod.run([*SAVED_RUN, "--data", colours, "--checkpoint-dir", str(checkpoints)], cores=2)
     assert after.exit_code == REFUSED, after
     assert after.err.count("does not fit the model: the model does not count nope. Give another --resume") == 1
     assert "Traceback" not in after.err

@@ -277,39 +277,25 @@ def _interrupt(*_: object) -> NoReturn:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, which holds the defaults for other callers as well."""
-    about = "Compare ways to feed a model."
     command_line = argparse.ArgumentParser(
-        prog="python -m trainer.bench_input", description=about, allow_abbrev=False
+        prog="python -m trainer.bench_input", description="Compare ways to feed a model.", allow_abbrev=False
     )
-    command_line.add_argument(
-        "--images", type=_positive, default=IMAGES, help="pictures to make (default: %(default)s)"
-    )
-    command_line.add_argument("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
-    command_line.add_argument(
-        "--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)"
-    )
-    command_line.add_argument(
-        "--shards", type=_positive, default=SHARDS, help="number of shards (default: %(default)s)"
-    )
-    command_line.add_argument("--batch", type=_positive, default=64)
-    command_line.add_argument("--size", type=_positive, default=224, help="pixels per side (default: %(default)s)")
-    command_line.add_argument(
-        "--buffer", type=_positive, default=1000, help="samples held to be shuffled (default: %(default)s)"
-    )
-    command_line.add_argument(
-        "--loaders", type=int, default=0, help="loader processes of the trainer's rows (default: 0, threads only)"
-    )
-    command_line.add_argument(
-        "--few", type=_positive, default=512, help="images of the rows with one object per image"
-    )
-    command_line.add_argument("--rounds", type=_positive, default=ROUNDS)
-    command_line.add_argument(
-        "--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or webdataset,cold"
-    )
-    command_line.add_argument("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
-    command_line.add_argument("--no-peers", action="store_true", help="leave out the other loaders")
-    command_line.add_argument("--sweep", action="store_true", help="vary shards, batch and loaders instead")
-    command_line.add_argument("--json", action="store_true")
+    add, default = command_line.add_argument, "(default: %(default)s)"
+    add("--images", type=_positive, default=IMAGES, help=f"pictures to make {default}")
+    add("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
+    add("--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)")
+    add("--shards", type=_positive, default=SHARDS, help=f"number of shards {default}")
+    add("--batch", type=_positive, default=64, help=f"samples in a batch {default}")
+    add("--size", type=_positive, default=224, help=f"pixels per side {default}")
+    add("--buffer", type=_positive, default=1000, help=f"samples held to be shuffled {default}")
+    add("--loaders", type=int, default=0, help="loader processes of the trainer's rows (default: 0, threads only)")
+    add("--few", type=_positive, default=512, help="images of the rows with one object per image")
+    add("--rounds", type=_positive, default=ROUNDS, help=f"measurements of each row {default}")
+    add("--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or webdataset,cold")
+    add("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
+    add("--no-peers", action="store_true", help="leave out the other loaders")
+    add("--sweep", action="store_true", help="vary shards, batch and loaders instead")
+    add("--json", action="store_true", help="print the measurements as JSON")
     return command_line
 
 

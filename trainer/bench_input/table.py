@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -14,6 +15,9 @@ from trainer.bench_input.rows import Material, Row
 
 WIDTH, LABEL = 80, 49  # columns of a terminal, and of the table's first column
 DELAY_MS = 20.0  # milliseconds before each request: about what a bucket in the same region takes to begin to answer
+
+BASES: dict[bool, Row] = {True: rows.from_files, False: peers.plain_webdataset}
+"""The rows that others are compared with: on the cores that the object store leaves, and on all cores."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +68,14 @@ def table(material: Material, chosen: Sequence[Case], results: Results) -> list[
         )
     about = f"{material.images} images, batches of {material.batch} at {material.size} pixels"
     lines = [f"{about}, {material.loaders} loader processes"]
-    for apart, title, short, row in (
-        (True, heading, "A", rows.from_files),
-        (False, f"On {len(all_cores)} cores, compared with webdataset + PIL (wds):", "wds", peers.plain_webdataset),
+    for apart, title, short in (
+        (True, heading, "A"),
+        (False, f"On {len(all_cores)} cores, compared with webdataset + PIL (wds):", "wds"),
     ):
         block = [case for case in chosen if case.apart is apart]
         if block:
             lines += ["", title, f"{'':{LABEL}} {'samples/s':>9} {'x ' + short:>7} {'CPU us':>6} {'CPU x':>5}"]
-            lines += _lines(block, results, _results_of(row, block, results))
+            lines += _lines(block, results, find_measurement(chosen, results, BASES[apart], apart=apart))
     return [*lines, *summary(chosen, results)]
 
 
@@ -98,9 +102,13 @@ def wrapped(label: str, text: str) -> Iterator[str]:
         yield from textwrap.wrap(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
 
 
-def _results_of(row: Row, chosen: Sequence[Case], results: Results) -> Measurement | None:
-    """Return a row's results with a warm page cache; None where it was not chosen."""
-    return next((results[case.label] for case in chosen if case.row is row and not case.cold), None)
+def find_measurement(
+    chosen: Sequence[Case], results: Results, row: Row, delay: float | None = None, *, cold: bool = False, apart: bool
+) -> Measurement | None:
+    """Return a row's results in these circumstances; None where it was not chosen."""
+    key = row, delay, cold, apart
+    matches = (results[case.label] for case in chosen if (case.row, case.delay, case.cold, case.apart) == key)
+    return next(matches, None)
 
 
 def _factor(value: float | None, width: int) -> str:
@@ -109,12 +117,7 @@ def _factor(value: float | None, width: int) -> str:
 
 def summary(chosen: Sequence[Case], results: Results) -> list[str]:
     """Return the ratios that the experiment is about, one per line."""
-
-    def result(row: Row, delay: float | None = None, *, cold: bool = False, apart: bool = True) -> Measurement | None:
-        key = row, delay, cold, apart
-        matches = (results[case.label] for case in chosen if (case.row, case.delay, case.cold, case.apart) == key)
-        return next(matches, None)
-
+    result = partial(find_measurement, chosen, results, apart=True)
     delay = f"at {DELAY_MS:g} ms"
     local, remote = result(rows.from_shards), result(rows.from_bucket, DELAY_MS)
     remote_all_cores = result(rows.from_bucket, DELAY_MS, apart=False)
@@ -159,10 +162,7 @@ def sweep_table(found: dict[str, dict[int, Measurement]]) -> list[str]:
 
 def as_json(material: Material, chosen: Sequence[Case], results: Results) -> dict[str, Any]:
     """Return the results as data: every round of every case."""
-    bases = {
-        apart: _results_of(row, [case for case in chosen if case.apart is apart], results)
-        for apart, row in ((True, rows.from_files), (False, peers.plain_webdataset))
-    }
+    bases = {apart: find_measurement(chosen, results, row, apart=apart) for apart, row in BASES.items()}
     return {
         "images": material.images,
         "cores": {"all": len(available()), "beside the store": len(split_cores()[0])},

@@ -28,7 +28,7 @@ DIVERGENCE_REMEDY = "Give a smaller --learning-rate, or more --warmup-epochs"
 
 @dataclass(frozen=True)
 class _Found:
-    """The checkpoint that rank 0 loaded, without its tensors: small enough to be broadcast pickled."""
+    """The checkpoint that rank 0 loaded, without its tensors: small enough to broadcast as a pickle."""
 
     pointer: Pointer
     path: str

@@ -98,7 +98,7 @@ class Pointer:
 
     @classmethod
     def from_json(cls, text: bytes, where: str) -> Pointer:
-        """Parse a pointer file; raise one of DAMAGED, or NewerFormatError naming `where`.
+        """Parse a pointer file; raise one of DAMAGED, or TrainerError where a newer trainer wrote it.
 
         Pointers of early versions have no checksum.
         """
@@ -117,7 +117,7 @@ class Pointer:
 
 
 def _parse(kind: type[T], found: Any, what: str) -> T:
-    """Return a dataclass whose fields are JSON; raise one of DAMAGED, or NewerFormatError naming `what`."""
+    """Return a dataclass whose fields are JSON; raise one of DAMAGED, or TrainerError naming `what`."""
     types = get_type_hints(kind)
     check_fields(what, found, types, BEGIN_ELSEWHERE)
     values = {}

@@ -28,35 +28,14 @@ COUNT_REPORT_INTERVAL_S = 30.0  # between two lines about the progress of counti
 
 @dataclass(frozen=True)
 class ShardSet:
-    """The shards of one split and how many samples each holds."""
+    """The shards of one split, whose samples a manifest lists or a rank has counted."""
 
-    urls: tuple[str, ...]
-    counts: tuple[int, ...]
-    sizes: tuple[int | None, ...] = ()  # bytes; like the SHA-256, only where a manifest states it
-    digests: tuple[str | None, ...] = ()
+    shards: tuple[ShardFile, ...]
 
-    @classmethod
-    def of(cls, shards: Iterable[tuple[str, int, Shard | None]]) -> ShardSet:
-        """Return the set of shards given by URL, number of samples, and entry in a manifest if there is one."""
-        rows = list(shards)
-        return cls(
-            tuple(url for url, _, _ in rows),
-            tuple(count for _, count, _ in rows),
-            tuple(shard.size if shard else None for _, _, shard in rows),
-            tuple(shard.sha256 if shard else None for _, _, shard in rows),
-        )
-
-    def file(self, number: int, *, verify: bool) -> ShardFile:
-        """Return one shard as a file to read, with its SHA-256 only where that is to be verified."""
-        return ShardFile(
-            self.urls[number],
-            self.sizes[number] if self.sizes else None,
-            self.digests[number] if self.digests and verify else None,
-        )
-
-    def is_listed(self, number: int) -> bool:
-        """Return whether a manifest states how many samples a shard holds; otherwise they have been counted."""
-        return bool(self.sizes) and self.sizes[number] is not None
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Return the number of samples in each shard."""
+        return tuple(shard.samples for shard in self.shards)
 
     @property
     def samples(self) -> int:
@@ -112,7 +91,7 @@ def _count_classes(data: DataConfig, manifest: Manifest | None) -> int:
 
 def count_loaders(config: TrainConfig, train: ShardSet, world: int) -> int:
     """Return the loader processes of each rank: at most as many as there are shards per rank."""
-    return min(config.loader_workers, len(train.urls) // world)
+    return min(config.loader_workers, len(train.shards) // world)
 
 
 # --- shards made by trainer.shards: their manifest states everything ----------------------------------------------
@@ -149,7 +128,12 @@ def _from_manifest(
             why=f"the first is {missing[0]}",
             remedy="Make the shards again with --overwrite, or give --on-bad-shard skip",
         )
-    return ShardSet.of((objects.join(directory, shard.name), shard.samples, shard) for shard in shards)
+    return ShardSet(tuple(_listed(objects.join(directory, shard.name), shard) for shard in shards))
+
+
+def _listed(url: str, shard: Shard) -> ShardFile:
+    """Return a shard with what its manifest states about it."""
+    return ShardFile(url, shard.size, shard.sha256, shard.samples)
 
 
 # --- shards named by patterns: manifests beside them are believed, the others are counted --------------------------
@@ -229,10 +213,11 @@ def _with_counts(urls: tuple[str, ...], manifests: Mapping[str, Manifest], skip_
         for shards in manifest.splits.values()
         for shard in shards
     }
-    entries = [listed.get(objects.join(objects.parent(url), _name(url))) for url in urls]
-    counts = _count_all([url for url, shard in zip(urls, entries, strict=True) if shard is None], skip_bad)
-    rows = ((url, shard.samples if shard else counts[url], shard) for url, shard in zip(urls, entries, strict=True))
-    return ShardSet.of((url, count, shard) for url, count, shard in rows if count is not None)
+    paths = {url: objects.join(objects.parent(url), _name(url)) for url in urls}
+    known = {url: _listed(url, listed[path]) for url, path in paths.items() if path in listed}
+    counts = _count_all([url for url in urls if url not in known], skip_bad)
+    known |= {url: ShardFile(url, samples=count) for url, count in counts.items() if count is not None}
+    return ShardSet(tuple(known[url] for url in urls if url in known))
 
 
 def _count_all(urls: list[str], skip_bad: bool) -> dict[str, int | None]:
@@ -277,9 +262,9 @@ def _check_same_classes(manifests: Mapping[str, Manifest]) -> None:
 
 
 def _check(train: ShardSet, batch: int, world: int, data: DataConfig) -> None:
-    if len(train.urls) < world:
+    if len(train.shards) < world:
         raise TrainerError(
-            f"{len(train.urls)} training shards are too few for {world} cores",
+            f"{len(train.shards)} training shards are too few for {world} cores",
             why="each core streams its own shards",
             remedy=f"Make at least {world}, with a smaller --samples-per-shard",
         )
@@ -306,7 +291,7 @@ def _report_fewer_loaders(config: TrainConfig, train: ShardSet, world: int) -> N
     able = count_loaders(config, train, world)
     if able < config.loader_workers:
         write_line(
-            f"==> {format_count(len(train.urls), 'training shard')} feed {able} loader processes "
-            f"on {every_core(world)}, "
-            f"not {config.loader_workers}; for more, make shards with a smaller --samples-per-shard"
+            f"==> {format_count(len(train.shards), 'training shard')} feed {able} loader processes on "
+            f"{every_core(world)}, not {config.loader_workers}; "
+            "for more, make shards with a smaller --samples-per-shard"
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
-from trainer.data.dataset import ShardSet
 from trainer.data.sample_cache import SampleCache
 from trainer.data.shard_reader import MAKE_AGAIN, ShardFile, read_shard, read_shards
 from trainer.data.sharding import ShardPiece
@@ -24,7 +24,7 @@ class PieceReader:
 
     def __init__(
         self,
-        shards: ShardSet,
+        shards: Sequence[ShardFile],
         *,
         refill: bool,
         skip_bad: bool = False,
@@ -64,14 +64,14 @@ class PieceReader:
 
     def _open(self, pieces: Sequence[ShardPiece]) -> Iterator[tuple[ShardPiece, Iterator[Sample]]]:
         """Yield each piece with the samples of its shard, from the cache where it holds them."""
-        urls = [self._shards.urls[piece.shard] for piece in pieces]
+        urls = [self._shards[piece.shard].url for piece in pieces]
         cached = [self._cache.get(url) if self._cache else None for url in urls]
         missing = [piece for piece, samples in zip(pieces, cached, strict=True) if samples is None]
         self._fetching = fetched = read_shards([self._file(piece) for piece in missing])
         for piece, url, samples in zip(pieces, urls, cached, strict=True):
             if samples is not None:
                 yield piece, iter(samples)
-            elif self._cache and piece.stop == self._shards.counts[piece.shard]:
+            elif self._cache and piece.stop == self._shards[piece.shard].samples:
                 yield piece, self._cache.record(url, piece.stop, next(fetched))
             else:
                 yield piece, next(fetched)
@@ -91,31 +91,31 @@ class PieceReader:
                 raise TrainerError("None of the shards can be read", remedy="Make them again with --overwrite")
 
     def _file(self, piece: ShardPiece) -> ShardFile:
-        return self._shards.file(piece.shard, verify=self._verify)
+        shard = self._shards[piece.shard]
+        return shard if self._verify else replace(shard, sha256=None)
 
     def _pieces_of_others(self, pieces: Sequence[ShardPiece]) -> list[ShardPiece]:
         """Return the shards that other loaders and ranks read, for a loader that can read none of its shards."""
         own_shards = {piece.shard for piece in pieces}
         return [
-            ShardPiece(number, 0, count)
-            for number, count in enumerate(self._shards.counts)
+            ShardPiece(number, 0, shard.samples)
+            for number, shard in enumerate(self._shards)
             if number not in own_shards
         ]
 
     def _cut(self, piece: ShardPiece, samples: Iterator[Sample]) -> Iterator[Sample]:
         """Yield the piece's own samples of a shard; raise TrainerError where the shard holds fewer or more."""
-        read = 0
+        shard, read = self._shards[piece.shard], 0
         for sample in islice(samples, piece.start, piece.stop):
             read += 1
             yield sample
         if read < piece.samples:
-            raise self._miscounted(piece.shard, f"{piece.start + read} samples")
-        count = self._shards.counts[piece.shard]
+            raise _miscounted(shard, f"{piece.start + read} samples")
         # Only a manifest can state too few samples: a counted shard may be a command, whose rest need not be awaited.
-        if self._shards.is_listed(piece.shard) and piece.stop == count and next(samples, None) is not None:
-            raise self._miscounted(piece.shard, f"more than {count} samples")
+        if shard.is_listed and piece.stop == shard.samples and next(samples, None) is not None:
+            raise _miscounted(shard, f"more than {shard.samples} samples")
 
-    def _miscounted(self, shard: int, contents: str) -> TrainerError:
-        source = "its manifest says" if self._shards.is_listed(shard) else "when it was counted it held"
-        why = f"{source} {self._shards.counts[shard]}"
-        return TrainerError(f"Shard {self._shards.urls[shard]} holds {contents}", why=why, remedy=MAKE_AGAIN)
+
+def _miscounted(shard: ShardFile, contents: str) -> TrainerError:
+    source = "its manifest says" if shard.is_listed else "when it was counted it held"
+    return TrainerError(f"Shard {shard.url} holds {contents}", why=f"{source} {shard.samples}", remedy=MAKE_AGAIN)

@@ -46,8 +46,8 @@ def steps_an_epoch(config: TrainConfig, data: Dataset, world: int) -> int:
 
 def plan(config: TrainConfig, data: Dataset, world: int) -> str:
     """Return a digest of every setting that decides which samples each step of a run sees, apart from ORDER."""
-    counts = data.train.counts if data.train else ()
-    names = [url.rpartition("/")[2] for url in data.train.urls] if data.train else []
+    shards = data.train.shards if data.train else ()
+    counts, names = tuple(shard.samples for shard in shards), [shard.url.rpartition("/")[2] for shard in shards]
     readers = count_loaders(config, data.train, world) if data.train else 0
     decisive = (config.optimizer.batch_size, world, config.seed, config.steps_per_epoch, config.data.shuffle_buffer)
     return hashlib.sha256(repr((*decisive, readers, data.image_size, counts, names)).encode()).hexdigest()
@@ -80,14 +80,14 @@ def train_epoch(
         )
         return BatchQueue(fake, is_stopping)
     processes = count_loaders(config, data.train, world)
-    order = sharding.shard_order(len(data.train.urls), config.seed, epoch)
+    order = sharding.shard_order(len(data.train.shards), config.seed, epoch)
     share = sharding.train_share(
         data.train.counts, order, rank=rank, world=world, batch=batch, loaders=processes, limit=config.steps_per_epoch
     )
     seed, skip = f"{config.seed} {epoch} {rank}", config.data.skips_bad_shards
     batching = Batching(batch, data.image_size, data.classes, seed, skip_bad=skip)
     reader = PieceReader(
-        data.train, refill=True, skip_bad=skip, verify=config.data.verify, cache=None if processes else cache
+        data.train.shards, refill=True, skip_bad=skip, verify=config.data.verify, cache=None if processes else cache
     )
     buffer = config.data.shuffle_buffer
     return BatchQueue(lambda: _read(share, reader, batching, processes, buffer, first), is_stopping)
@@ -104,14 +104,14 @@ def evaluation(
     """Return this rank's batches of an evaluation; those of a rank with fewer samples end with pure padding."""
     assert data.val is not None
     batch = config.optimizer.batch_size
-    processes = min(config.loader_workers, len(data.val.urls))
+    processes = min(config.loader_workers, len(data.val.shards))
     share = sharding.evaluation_share(
         data.val.counts, rank=rank, world=world, batch=batch, loaders=processes, limit=config.steps_per_epoch
     )
     skip = config.data.skips_bad_shards
     batching = Batching(batch, data.image_size, data.classes, training=False, skip_bad=skip)
     reader = PieceReader(
-        data.val, refill=False, skip_bad=skip, verify=config.data.verify, cache=None if processes else cache
+        data.val.shards, refill=False, skip_bad=skip, verify=config.data.verify, cache=None if processes else cache
     )
 
     def padded() -> Iterator[Batch | Future[Batch]]:

@@ -37,11 +37,17 @@ MAKE_AGAIN = "Make the shards again with --overwrite, or continue without the lo
 
 @dataclass(frozen=True)
 class ShardFile:
-    """Where a shard is, its size in bytes if a manifest states it, and its SHA-256 if that is to be verified."""
+    """Where a shard is, what a manifest states about it, and how many samples it holds (0: not counted yet)."""
 
     url: str
-    size: int | None = None
-    sha256: str | None = None
+    size: int | None = None  # bytes
+    sha256: str | None = None  # to be verified when the shard is read
+    samples: int = 0
+
+    @property
+    def is_listed(self) -> bool:
+        """Return whether a manifest states the number of samples; otherwise they have been counted."""
+        return self.size is not None
 
 
 def count_samples(url: str) -> int:

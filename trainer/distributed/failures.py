@@ -17,17 +17,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from trainer.config import TrainConfig, read_coordinator, read_integer
+from trainer.config import read_coordinator, read_integer
 from trainer.errors import (
     PARTNER_LOST,
     REFUSED,
@@ -145,47 +144,9 @@ def read_reason(address: Address, timeout: float) -> str:
 
 # --- 2. when all ranks have come: who was started differently? ------------------------------------------------------
 
-PLACE = "replicas"  # the settings in which workers differ by design
-FREE = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.keep", "data.verify"}
-"""Settings that may differ between workers, since no collective depends on them."""
-OPTIONS = {
-    "data.directory": "--data",
-    "data.train": "--train-shards",
-    "data.val": "--val-shards",
-    "data.fake": "--fake-data",
-    "checkpoint.directory": "--checkpoint-dir",
-    "checkpoint.steps": "--checkpoint-steps",
-    "memory_check": "the memory check",
-}
-"""Options that are not named after the setting's field."""
-
-
-def list_settings(config: TrainConfig) -> dict[str, object]:
-    """Return settings by option, with `~` for the home directory, which may differ between workers."""
-    home = os.environ.get("HOME", "").rstrip("/")
-    settings = {
-        OPTIONS.get(name, _option(name)): value for name, value in _fields(asdict(config)) if name not in FREE
-    }
-    return {
-        option: value.replace(f"{home}/", "~/") if home and isinstance(value, str) else value
-        for option, value in settings.items()
-    }
-
-
-def _fields(config: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    for name, value in config.items():
-        if not isinstance(value, dict):
-            yield name, value
-        elif name != PLACE:
-            yield from ((f"{name}.{field}", setting) for field, setting in value.items())
-
-
-def _option(field: str) -> str:
-    return f"--{field.rpartition('.')[2].replace('_', '-')}"
-
 
 def compare_settings(settings_by_worker: Sequence[tuple[int, Mapping[str, object]]]) -> None:
-    """Raise TrainerError for the first worker whose settings differ from those of the first in the list."""
+    """Raise TrainerError for the first worker whose settings (by option) differ from those of the first worker."""
     _, first = settings_by_worker[0]
     for worker, settings in settings_by_worker:
         odd = [option for option in sorted({*settings, *first}) if settings.get(option) != first.get(option)]

@@ -27,8 +27,9 @@ import torch_xla.utils.dlpack as dlpack
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from trainer.config import ReplicaConfig, TrainConfig
-from trainer.distributed.failures import FailureRecord, compare_settings, list_settings
+from trainer.distributed.failures import FailureRecord, compare_settings
 from trainer.errors import PartnerLostError, ReportedElsewhereError, TrainerError
+from trainer.options import list_settings
 from trainer.storage import background_io
 
 T = TypeVar("T")
@@ -107,7 +108,7 @@ class Replicas(ABC):
         return result  # type: ignore[return-value]
 
     def broadcast_slow_result(self, make: Callable[[], T], beat: float) -> T:
-        """Do the same where `make` may take longer than a collective: rank 0 runs it in a thread.
+        """Do what `broadcast_result` does where `make` may take longer than a collective: rank 0 runs it in a thread.
 
         Every `beat` seconds, which must be less than the timeout of a collective, rank 0 shows that it is alive.
         """

@@ -52,12 +52,10 @@ class Compilation:
 
     def metrics_line(self, epoch: int) -> str:
         """Return the line with XLA's counts so far in this process."""
-        _, compile_ns = _metric("CompileTime")
-        _, transfer_ns = _metric("TransferToDeviceTime")
         return (
             f"Epoch {epoch} metrics of {self._label}: {count_compilations()} graphs compiled "
-            f"in {compile_ns / NANOSECONDS:.1f} s, {self.late} after step {SETTLED}; "
-            f"{transfer_ns / NANOSECONDS:.1f} s of transfers to the device"
+            f"in {_seconds('CompileTime'):.1f} s, {self.late} after step {SETTLED}; "
+            f"{_seconds('TransferToDeviceTime'):.1f} s of transfers to the device"
         )
 
     def serve_profiler(self, port: int) -> None:
@@ -99,6 +97,6 @@ def count_compilations() -> int:
     return int(metrics.counter_value("UncachedCompile") or 0)  # type: ignore[no-untyped-call]
 
 
-def _metric(name: str) -> tuple[int, float]:
+def _seconds(name: str) -> float:
     metric = metrics.metric_data(name)  # type: ignore[no-untyped-call]
-    return (0, 0.0) if metric is None else (int(metric[0]), float(metric[1]))
+    return 0.0 if metric is None else float(metric[1]) / NANOSECONDS

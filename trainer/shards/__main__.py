@@ -1,10 +1,11 @@
 """Run `python -m trainer.shards`."""
 
-import signal
 import sys
 
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it silently
+from trainer.start_up import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
 
 from trainer.shards.command import main
 

@@ -328,29 +328,29 @@ def _cores() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainer.shards", description="Make WebDataset shards.")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
+    default = "(default: %(default)s)"
     cifar = sources.add_parser("cifar10", help="from cifar-10-python.tar.gz, or where it was unpacked")
     cifar.add_argument("archive")
     classes = sources.add_parser("folder", help="from DIR/CLASS/*.jpg or DIR/{train,val}/CLASS/*.jpg")
     classes.add_argument("images")
-    classes.add_argument("--val-fraction", type=float, default=0.1)
+    classes.add_argument(
+        "--val-fraction", type=float, default=0.1, metavar="X", help=f"share for validation {default}"
+    )
     shapes = sources.add_parser("shapes", help="ten drawn shapes: small, learnable, made in seconds")
-    shapes.add_argument("--train", type=int, default=8192, help="samples (default: %(default)s)")
-    shapes.add_argument("--val", type=int, default=1024)
-    shapes.add_argument("--size", type=int, default=32, help="pixels per side")
+    shapes.add_argument("--train", type=int, default=8192, metavar="N", help=f"training samples {default}")
+    shapes.add_argument("--val", type=int, default=1024, metavar="N", help=f"validation samples {default}")
+    shapes.add_argument("--size", type=int, default=32, metavar="N", help=f"pixels per side {default}")
     for command in (cifar, classes, shapes):
-        command.add_argument("--out", required=True, help="directory, or gs://bucket/prefix")
-        command.add_argument("--samples-per-shard", type=int, default=2000)
+        add = command.add_argument
+        add("--out", required=True, metavar="DIR", help="directory, or gs://bucket/prefix")
+        add("--samples-per-shard", type=int, default=2000, metavar="N", help=f"samples in each shard {default}")
         size = command.add_mutually_exclusive_group()
-        size.add_argument("--repeat", type=int, default=1, help="times that each training sample is taken")
+        size.add_argument("--repeat", type=int, default=1, metavar="N", help="take each training sample N times")
         size.add_argument("--samples", type=int, metavar="N", help="training samples in all, repeated as necessary")
-        command.add_argument("--val-repeat", type=int, default=1)
-        command.add_argument("--seed", type=int, default=42)
-        command.add_argument("--overwrite", action="store_true", help="replace what --out holds")
-        command.add_argument("--workers", type=int, default=_cores(), help="writing processes (default: %(default)s)")
-        command.add_argument(
-            "--on-bad-image",
-            choices=("stop", "skip"),
-            default="stop",
-            help="at an image that cannot be decoded: name it and stop, or name it and leave it out (default: stop)",
-        )
+        add("--val-repeat", type=int, default=1, metavar="N", help="take each validation sample N times")
+        add("--seed", type=int, default=42, help=f"of the order of samples {default}")
+        add("--overwrite", action="store_true", help="replace what --out holds")
+        add("--workers", type=int, default=_cores(), metavar="N", help=f"writing processes {default}")
+        bad = "at an image that cannot be decoded: name it and stop, or name it and leave it out (default: stop)"
+        add("--on-bad-image", choices=("stop", "skip"), default="stop", help=bad)
     return parser

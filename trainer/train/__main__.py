@@ -4,11 +4,12 @@ Processes that multiprocessing starts run their parent's main module once more, 
 loader processes do not load PyTorch/XLA.
 """
 
-import signal
 import sys
 
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to save yet: Ctrl-C ends it silently
+from trainer.start_up import prepare_process
+
+if __name__ == "__main__":
+    prepare_process()
 
 from trainer.options import read_command_line
 from trainer.progress import write_line

@@ -66,7 +66,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     data = replicas.broadcast_slow_result(lambda: dataset.find(config, replicas.world), config.replicas.timeout / 3)
     model = resnet.build(config.model, data.classes, config.seed)
     parameters = sum(p.numel() for p in model.parameters())
-    if config.memory_check and config.replicas.device == "CPU":
+    if not config.skip_memory_check and config.replicas.device == "CPU":
         machines = replicas.gather(memory_check.read_machine_memory())
         replica_mib = memory_check.estimate_replica_mib(
             config.model, parameters, config.optimizer.batch_size, data.image_size
@@ -123,6 +123,6 @@ def _introduce(replicas: Replicas, config: TrainConfig, data: Dataset, parameter
     dropped = data.train.samples - steps * replicas.world * batch
     val = f"; {data.val.samples} for validation" if data.val else ""
     write_line(
-        f"{data.train.samples} training samples in {len(data.train.urls)} shards: {steps} steps an epoch, "
+        f"{data.train.samples} training samples in {len(data.train.shards)} shards: {steps} steps an epoch, "
         f"{dropped} samples dropped{val}"
     )
