@@ -316,6 +316,13 @@ async def test_a_worker_that_sends_nothing_is_named(
     assert problem.worker == 0
 
 
+def test_a_directory_that_cannot_be_used_is_refused_and_not_kept_open(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(STAGING)).touch()
+    with pytest.raises(UsageError, match="cannot be used"):
+        Destination(tmp_path)
+    assert tmp_path not in [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+
+
 def test_a_directory_that_cannot_be_locked_is_used_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
