@@ -160,6 +160,13 @@ class RunDirectory:
         """Return the path of the mirror of a worker's log."""
         return self.path / f"worker-{worker:03d}.log"
 
+    def log_size(self, worker: int) -> int:
+        """Return the length in bytes of the mirror of a worker's log, 0 if there is none."""
+        try:
+            return self.log_path(worker).stat().st_size
+        except OSError:
+            return 0
+
     def attempt_path(self, attempt: int) -> Path:
         """Return the directory of an earlier attempt's logs (attempts count from 0)."""
         return self.path / "attempts" / str(attempt)
