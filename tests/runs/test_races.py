@@ -18,11 +18,13 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.discovery import FoundRun, import_run
+from tui.runs.keeper import attempt_start
 from tui.runs.keeper.attempt_start import AttemptStarter
 from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.start import ensure_keeper, is_complete
+from tui.runs.launch.gang import Gang
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import WORKER_REPORT, status_of
+from tui.runs.record.run_status import STOP_REQUESTED, WORKER_REPORT, status_of
 from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
 
@@ -65,6 +67,42 @@ def test_a_launch_prevented_by_a_stop_from_another_machine_counts_as_stopped_and
     asyncio.run(launch())
     assert status_of(directory).stop_requested == "user on another machine"
     assert not any(tagged(tag) for tag in pod.tags(directory))
+
+
+@needs_pod
+def test_a_keeper_that_ends_while_it_calls_a_launch_off_leaves_the_run_as_it_is(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pod.workers[2].home / ".profile").write_text("sleep 1000\n")
+    spec = pod.spec("sleep", "1000")
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+
+    async def launch() -> None:
+        ending = asyncio.Event()
+
+        class LingeringGang(Gang):
+            async def run(self) -> None:
+                try:
+                    await super().run()
+                finally:
+                    ending.set()
+                    await asyncio.sleep(1000)
+
+        monkeypatch.setattr(attempt_start, "Gang", LingeringGang)
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
+            starting = AttemptStarter(
+                directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
+            )
+            launching = asyncio.ensure_future(starting.launch())
+            await asyncio.to_thread(until, (pod.remote(directory, 2) / "alive").exists)
+            directory.append_event(STOP_REQUESTED, by="user", grace=1.0)
+            await ending.wait()
+            launching.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await launching
+
+    asyncio.run(launch())
+    assert status_of(directory).state is RunState.PREPARING
 
 
 @needs_pod
