@@ -127,12 +127,6 @@ class Pod:
             assert time.monotonic() < deadline, f"{text!r} did not come: {reported}"
             time.sleep(0.1)
 
-    def await_that(self, holds: Callable[[], object]) -> None:
-        deadline = time.monotonic() + DEADLINE
-        while not holds():
-            assert time.monotonic() < deadline, "the condition never became true"
-            time.sleep(0.05)
-
     def ranks(self, worker: int) -> list[int]:
         """Wait until a worker has started its ranks, and return their process ids."""
         pid = self.pid(worker)
@@ -175,14 +169,6 @@ def proc_file(pid: int, name: str) -> bytes:
 def command_line(pid: int) -> bytes:
     """Return a process's command line: forked ranks have their parent's, the server that forks loaders its own."""
     return proc_file(pid, "cmdline")
-
-
-def is_alive(pid: int) -> bool:
-    """Return whether the process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def free_port() -> int:
