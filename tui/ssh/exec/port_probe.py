@@ -10,7 +10,8 @@ from tui.ssh.errors import quote_remote
 
 _FAILED_AT_ONCE = "open failed"
 """OpenSSH's text when connect failed without any answer; it does not pass the errno on."""
-_ERRNO = re.compile(r"\[Errno (\d+)\]")
+ERRNO = re.compile(r"\[Errno (\d+)\]")
+"""An errno in the text of an error."""
 _PROHIBITED, _CONNECT_FAILED = 1, 2
 """SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (the server's configuration forbids it) and SSH_OPEN_CONNECT_FAILED (RFC 4254,
 section 5.1)."""
@@ -116,7 +117,7 @@ def classify_port(code: int, words: str) -> PortState:
             "forbidden",
             "set AllowTcpForwarding yes (and no PermitOpen) in its sshd_config",
         )
-    match = _ERRNO.search(words)
+    match = ERRNO.search(words)
     cause = _LINUX.get(int(match[1])) if match else None
     lowered = words.lower()
     cause = cause or next((cause for text, cause in _WORDS if text in lowered), None)
