@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tests.console.driving import opened_pod, until
 from tests.console.stage import StageOperator
 from tui.console.app import ConsoleApp
+from tui.pod.slice import Slice
 
 SSH = """#!/bin/sh
 cd "${0%/*}"
@@ -31,7 +31,11 @@ async def test_the_event_loop_runs_while_a_shell_has_the_terminal(
 ) -> None:
     (tmp_path / "ssh").write_text(SSH)
     (tmp_path / "ssh").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    async def ssh_command(_slice: Slice, _worker: int) -> list[str]:
+        return [str(tmp_path / "ssh")]
+
+    monkeypatch.setattr(operator.slices, "ssh_command", ssh_command)
     monkeypatch.setattr(ConsoleApp, "suspend", lambda _: contextlib.nullcontext())  # a test's terminal has no driver
     async with opened_pod(operator) as (app, pilot):
         await pilot.press("s")
