@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.ssh.test_client_keys import _add, agent
-from tests.ssh.test_fleet import _until
 from tests.sshd import OpensshWorker, make_key
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 from tui.errors import UsageError
 from tui.ssh.config.access import Access, Login, local_user, login_for
 from tui.ssh.errors import Reason, SshError
@@ -126,7 +125,7 @@ async def test_a_slow_condition_does_not_block_the_event_loop(sshd: Start, tmp_p
     access = server.access(user=None, config=str(tmp_path / "config"))
     async with Fleet([replace(server.worker, user=None)], access) as fleet:
         running = asyncio.ensure_future(fleet.run(0, "true"))
-        await _until(started.exists)
+        await until(started.exists)
         released.touch()
         assert (await running).ok
 
