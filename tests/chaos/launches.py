@@ -31,6 +31,8 @@ DEADLINE = 120.0
 """Seconds allowed for steps that take one or two on an idle machine."""
 AIM = 0.012
 """Seconds over which aimed kills are spread, from the start of the last worker but one."""
+FROZEN_LEASE_S = 10.0
+"""The lease of a launch in which a worker is frozen: only that worker may run out of it, on a loaded machine too."""
 
 
 @dataclass
@@ -226,7 +228,7 @@ def freeze_before(pod: Pod, word: str, victim: int) -> float:
         program.unlink()
         program.write_text('#!/bin/sh\n[ "$2" = true ] || sleep 1\nexec /usr/bin/env "$@"\n')
         program.chmod(0o755)
-    directory = pod.launch("sleep", "1000")
+    directory = pod.launch("sleep", "1000", lease=FROZEN_LEASE_S)
     wait_until(lambda: phase_seen(directory, "prepare" if word == "go" else "start", "done", victim))
     pod.workers[victim].freeze()
     began = time.monotonic()
