@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,31 +50,6 @@ def log_in(pod: LocalPod, index: int = 0, slice_name: str = "local", **options: 
         **options,
     }
     return asyncssh.connect(workers[index].address, workers[index].port, **values)
-
-
-async def until(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-    """Wait until a condition holds; fail with `what` after the deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        await asyncio.sleep(0.02)
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-    """Wait like `until`, without an event loop."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.02)
-
-
-def is_running(pid: int) -> bool:
-    """Return whether a process is alive; a zombie is not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 @contextlib.asynccontextmanager

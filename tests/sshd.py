@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_until
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access
 
@@ -157,12 +158,12 @@ class OpensshWorker:
         """Undo what a test did to connections, home, log and files; start the server if it does not run."""
         if self.process is not None and self.process.poll() is None:
             self._cut_all(self.process)
-            _wait_for(lambda: not self.connections(), "all connections have ended")
+            wait_until(lambda: not self.connections(), "all connections have ended")
         else:
             self.process = None
         for path in self.root.iterdir():
             if path.is_dir() and not path.is_symlink() and path.name != "bin":
-                _wait_for(lambda directory=path: _is_removed(directory), f"{path} is removed")
+                wait_until(lambda directory=path: _is_removed(directory), f"{path} is removed")
             elif path.name not in (*self.files, "bin", "sshd.log"):
                 path.unlink()
         self.home.mkdir()
@@ -193,7 +194,7 @@ def end_processes(servers: Sequence[OpensshWorker]) -> None:
                 os.kill(pid, signal.SIGKILL)
         return not pids
 
-    _wait_for(is_over, "all processes have ended")
+    wait_until(is_over, "all processes have ended")
 
 
 def _has_any(process: Path, marks: set[bytes]) -> bool:
@@ -201,13 +202,6 @@ def _has_any(process: Path, marks: set[bytes]) -> bool:
         return not marks.isdisjoint((process / "environ").read_bytes().split(b"\0"))
     except OSError:
         return False
-
-
-def _wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {START_SECONDS:.0f} s: {what}"
-        time.sleep(0.005)
 
 
 def _is_removed(directory: Path) -> bool:

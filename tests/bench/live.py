@@ -20,9 +20,9 @@ import numpy as np
 from tests.bench.figures import Figure, at_least, at_most
 from tests.bench.scale import SETTLING_SECONDS, cpu_of, keeper_pid, peak_of, polling_cost, simulated_run
 from tests.logs.shapes import training
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import MISSING, openssh_worker
+from tests.waiting import wait_until
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
 
@@ -125,7 +125,7 @@ class Observation:
 
 def _observe_keeper(directory: RunDirectory) -> Observation:
     pid = keeper_pid(directory)
-    until(
+    wait_until(
         lambda: all(directory.log_path(n).exists() and directory.log_path(n).stat().st_size for n in range(WORKERS))
     )
     time.sleep(SETTLING_SECONDS)

@@ -20,6 +20,7 @@ from tests.chaos import drops
 from tests.chaos.failures import FAILURES, fail, make_tree, servers_with_devices
 from tests.chaos.launches import (
     AIM,
+    FROZEN_LEASE_S,
     Tally,
     freeze_before,
     kill_a_command,
@@ -93,7 +94,8 @@ def frozen(pod: Pod, until: float) -> str:
                 (worker.home / ".profile").unlink(missing_ok=True)
                 shutil.rmtree(worker.root / "bin")
                 bare_path(worker.root)
-    return f"{len(took)} workers frozen, nothing left after at most {max(took, default=0):.1f} s (lease 3 s)"
+    longest = f"{max(took, default=0):.1f} s (lease {FROZEN_LEASE_S:.0f} s)"
+    return f"{len(took)} workers frozen, nothing left after at most {longest}"
 
 
 def races(pod: Pod, root: Path, rng: random.Random, rounds: int, until: float) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.launches import phase_seen
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import OpensshWorker, openssh_worker
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.keeper.start import start_keeper
 from tui.runs.launch.phases import PhaseTimeouts
@@ -64,7 +64,7 @@ def fail(pod: Pod, failure: Failure, victim: int, tree: Path) -> None:
         pod.launched.append(directory)
         start_keeper(directory, replace(spec, sync=tree) if failure.sync else spec)
         failure.strike(pod, victim, directory)
-        until(lambda: phase_seen(directory, failure.phase, "failed", victim), 90)
+        wait_until(lambda: phase_seen(directory, failure.phase, "failed", victim), seconds=90)
         for worker in pod.workers:
             (worker.home / "on").touch()
     status = over(directory, 90)
@@ -73,10 +73,10 @@ def fail(pod: Pod, failure: Failure, victim: int, tree: Path) -> None:
     assert status.first_failure == victim
     assert failure.says in (status.cause or ""), status.cause
     unattended(directory)
-    until(lambda: not processes_of(directory))
+    wait_until(lambda: not processes_of(directory))
     if failure.starts_nothing:
         assert not any((worker.home / "ran").exists() for worker in pod.workers)
-        until(lambda: not any(pod.remote(directory, index).exists() for index in range(len(pod.workers))))
+        wait_until(lambda: not any(pod.remote(directory, index).exists() for index in range(len(pod.workers))))
 
 
 def processes_of(directory: RunDirectory) -> list[str]:
@@ -157,7 +157,7 @@ def occupied(pod: Pod, victim: int) -> Iterator[None]:
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     pod.launched.append(directory)
     start_keeper(directory, spec)
-    until(lambda: phase_seen(directory, "confirm", "done"))
+    wait_until(lambda: phase_seen(directory, "confirm", "done"))
     try:
         yield
     finally:
@@ -231,7 +231,7 @@ def small_disk(name: str, size: str) -> Sabotage:
         try:
             yield
         finally:
-            until(lambda: subprocess.run(["umount", str(place)], capture_output=True).returncode == 0)
+            wait_until(lambda: subprocess.run(["umount", str(place)], capture_output=True).returncode == 0)
 
     return mounted
 
@@ -279,25 +279,25 @@ def cut_when(phase: str, status: str) -> Strike:
     """Return a strike that kills the worker's connections when it reports this status of a phase."""
 
     def strike(pod: Pod, victim: int, directory: RunDirectory) -> None:
-        until(lambda: phase_seen(directory, phase, status, victim), 60)
-        until(lambda: pod.remote(directory, victim).exists(), 60)
+        wait_until(lambda: phase_seen(directory, phase, status, victim), seconds=60)
+        wait_until(lambda: pod.remote(directory, victim).exists(), seconds=60)
         pod.workers[victim].cut()
 
     return strike
 
 
 def cut_when_going(pod: Pod, victim: int, directory: RunDirectory) -> None:
-    until((pod.remote(directory, victim) / "going").exists, 60)
+    wait_until((pod.remote(directory, victim) / "going").exists, seconds=60)
     pod.workers[victim].cut()
 
 
 def vanish_when_armed(pod: Pod, victim: int, directory: RunDirectory) -> None:
     """Remove setsid between the checks of a worker and its start, so that the job cannot begin."""
-    until(lambda: phase_seen(directory, "prepare", "done", victim), 60)
+    wait_until(lambda: phase_seen(directory, "prepare", "done", victim), seconds=60)
     program = pod.workers[victim].root / "bin" / "setsid"
     with replaced(program, None):
         (pod.workers[(victim + 1) % len(pod.workers)].home / "on").touch()
-        until((pod.remote(directory, victim) / "code").exists, 60)
+        wait_until((pod.remote(directory, victim) / "code").exists, seconds=60)
 
 
 FAILURES = (

@@ -13,8 +13,9 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import Pod, over, unattended
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
@@ -30,6 +31,8 @@ DEADLINE = 120.0
 """Seconds allowed for steps that take one or two on an idle machine."""
 AIM = 0.012
 """Seconds over which aimed kills are spread, from the start of the last worker but one."""
+FROZEN_LEASE_S = 10.0
+"""The lease of a launch in which a worker is frozen: only that worker may run out of it, on a loaded machine too."""
 
 
 @dataclass
@@ -102,7 +105,7 @@ def kill_a_keeper(pod: Pod, rng: random.Random, tally: Tally, *, aimed: bool, sp
     tally.partial += partial
     if partial or tally.total % EVERY == 1:
         _taken_over(pod, directory, partial=partial)
-    until(lambda: not tagged(*pod.tags(directory)))
+    wait_until(lambda: not tagged(*pod.tags(directory)))
 
 
 def _await_start(directory: RunDirectory, workers: int) -> None:
@@ -156,7 +159,7 @@ def time_a_command(pod: Pod) -> float:
 
     began = time.monotonic()
     with _launching(pod) as command:
-        until(lambda: bool(running()), DEADLINE)
+        wait_until(lambda: bool(running()), seconds=DEADLINE)
         took = time.monotonic() - began
         command.kill()
     end(pod, running()[0])
@@ -167,7 +170,7 @@ def time_a_launch(pod: Pod) -> float:
     """Return the seconds that a keeper takes until all workers run."""
     began = time.monotonic()
     directory = pod.launch("sleep", "1000")
-    until(lambda: status_of(directory).state is RunState.RUNNING, DEADLINE)
+    wait_until(lambda: status_of(directory).state is RunState.RUNNING, seconds=DEADLINE)
     took = time.monotonic() - began
     end(pod, directory)
     return took
@@ -177,7 +180,7 @@ def end(pod: Pod, directory: RunDirectory) -> None:
     """Stop a run that runs on all workers."""
     assert decided(pod, directory) == len(pod.workers)
     over(directory, DEADLINE)
-    until(lambda: not tagged(*pod.tags(directory)))
+    wait_until(lambda: not tagged(*pod.tags(directory)))
 
 
 def is_keeper_starting(directory: RunDirectory) -> bool:
@@ -200,7 +203,7 @@ def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -
     made = [path for path in set(runs.glob("*")) - before if (path / "run.json").exists()]
     directory = RunDirectory.open(made[0]) if made else None
     if directory is not None:
-        until(lambda: directory.keeper_status().alive or not is_keeper_starting(directory), DEADLINE)
+        wait_until(lambda: directory.keeper_status().alive or not is_keeper_starting(directory), seconds=DEADLINE)
     if directory is None or not directory.keeper_status().alive:
         tally.none += 1
         assert directory is None or not directory.events_size(), "a keeper started and ended"
@@ -209,7 +212,7 @@ def kill_a_command(pod: Pod, rng: random.Random, tally: Tally, *, span: float) -
         )
         return
     pod.launched.append(directory)
-    until(lambda: status_of(directory).state is not RunState.PREPARING, DEADLINE)
+    wait_until(lambda: status_of(directory).state is not RunState.PREPARING, seconds=DEADLINE)
     assert status_of(directory).state is RunState.RUNNING, status_of(directory).cause
     tally.running += 1
     end(pod, directory)
@@ -225,13 +228,13 @@ def freeze_before(pod: Pod, word: str, victim: int) -> float:
         program.unlink()
         program.write_text('#!/bin/sh\n[ "$2" = true ] || sleep 1\nexec /usr/bin/env "$@"\n')
         program.chmod(0o755)
-    directory = pod.launch("sleep", "1000")
-    until(lambda: phase_seen(directory, "prepare" if word == "go" else "start", "done", victim))
+    directory = pod.launch("sleep", "1000", lease=FROZEN_LEASE_S)
+    wait_until(lambda: phase_seen(directory, "prepare" if word == "go" else "start", "done", victim))
     pod.workers[victim].freeze()
     began = time.monotonic()
-    until(lambda: phase_seen(directory, "start" if word == "go" else "confirm", "failed", victim))
+    wait_until(lambda: phase_seen(directory, "start" if word == "go" else "confirm", "failed", victim))
     tags = pod.tags(directory)
-    until(lambda: not tagged(*tags))
+    wait_until(lambda: not tagged(*tags))
     took = time.monotonic() - began
     pod.workers[victim].thaw()
     status = over(directory, 60)

@@ -19,7 +19,7 @@ from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
 from tests.cli.commands import Shell
 from tests.localpod.api_clients import bearer
-from tests.pods import wait_until
+from tests.waiting import wait_until
 
 DEADLINE_S = 120.0
 CLEAN_EVERY = 10

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from tests.chaos.failures import replaced
 from tests.runs.disks import NoDiskError, mounted
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.runs.test_worker_disk import FILLING, written
 from tests.runs.test_worker_removed import TAKEN
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -171,12 +172,15 @@ def hostile_worker(pod: Pod, rng: random.Random, root: Path) -> None:
     directory = pod.running("sh", "-c", f'{script} [ "$TPU_TUI_WORKER" != {victim} ] || exit {code}', lease=LEASE_S)
     keeper = directory.keeper_status().pid
     others = [directory.log_path(index) for index in range(len(pod.workers)) if index != victim]
-    until(lambda: all(log.exists() for log in others), END_TIMEOUT_S)
+    wait_until(lambda: all(log.exists() for log in others), seconds=END_TIMEOUT_S)
     with replaced(pod.workers[victim].root / "bin" / "sh", hostile(rng), 0o755):
         pod.workers[victim].cut()
         sizes = [log.stat().st_size for log in others]
         time.sleep(rng.uniform(0.5, 4))
-        until(lambda: all(log.stat().st_size > size for log, size in zip(others, sizes, strict=True)), END_TIMEOUT_S)
+        wait_until(
+            lambda: all(log.stat().st_size > size for log, size in zip(others, sizes, strict=True)),
+            seconds=END_TIMEOUT_S,
+        )
         if rng.random() < 0.3:
             answers = {answer.worker: answer.confirmed for answer in pod.stop(directory)}
             assert answers == {index: index != victim for index in range(len(pod.workers))}
@@ -211,7 +215,7 @@ def hostile(rng: random.Random) -> str:
 
 def settled(pod: Pod, directory: RunDirectory) -> None:
     """Check that nothing of the run is left, every mirror is exact, and its keeper ended without a fault."""
-    until(lambda: not directory.keeper_status().alive, END_TIMEOUT_S)
+    wait_until(lambda: not directory.keeper_status().alive, seconds=END_TIMEOUT_S)
     unattended(directory)
     assert not tagged(*pod.tags(directory))
     for index in range(len(pod.workers)):

@@ -92,11 +92,12 @@ def test_outside_google_cloud_the_remedy_is_in_words() -> None:
         (2, "[Errno 111] Connect call failed", "closed", "refused"),
         (2, "Temporary failure in name resolution", "unknown", "name"),
         (4, "open failed", "unknown", "other"),
-        (None, "", "filtered", "timed out"),
+        (2, "something else \x1b[31m", "unknown", "other"),
     ],
 )
-def test_the_state_of_a_port_is_named_as_by_nmap(code: int | None, words: str, state: str, cause: str) -> None:
-    answer = classify_port(code, words, 5.0)
+def test_the_state_of_a_port_is_named_as_by_nmap(code: int, words: str, state: str, cause: str) -> None:
+    answer = classify_port(code, words)
 
     assert (answer.state, answer.cause) == (state, cause)
     assert bool(answer.remedy) == (cause == "forbidden")
+    assert "\x1b" not in answer.detail

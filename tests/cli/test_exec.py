@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import LocalPod
-from tests.pods import is_running, wait_until
+from tests.waiting import is_running, wait_until
 
 pytestmark = pytest.mark.timing
 
@@ -43,7 +43,7 @@ def test_ctrl_c_keeps_the_output_so_far_and_ends_the_command(pod: LocalPod, tmp_
         os.close(device)
         assert process.stdout is not None
         first = b"" if as_json else process.stdout.readline()
-        wait_until(lambda: pid.exists() and pid.read_text().strip(), "the command runs", 60)
+        wait_until(lambda: pid.exists() and pid.read_text().strip(), "the command runs", seconds=60)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     printed = _all_of(controller).decode()
@@ -56,7 +56,7 @@ def test_ctrl_c_keeps_the_output_so_far_and_ends_the_command(pod: LocalPod, tmp_
     else:
         assert first == b"3: from 3\n"
         assert "worker 3 (1) · interrupted" in printed
-    wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", 60)
+    wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", seconds=60)
 
 
 def test_ctrl_c_groups_the_output_so_far(pod: LocalPod) -> None:
@@ -105,7 +105,7 @@ def test_a_closed_output_ends_a_live_command_and_no_worker_is_blamed(pod: LocalP
         process.wait(60)
         assert process.stderr is not None
         assert (process.returncode, process.stderr.read()) == (0, b"")
-    wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", 60)
+    wait_until(lambda: not is_running(int(pid.read_text())), "the command ended", seconds=60)
 
 
 def test_one_word_with_blanks_is_a_command_line_and_several_words_are_not(pod: LocalPod) -> None:

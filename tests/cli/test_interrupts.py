@@ -11,8 +11,8 @@ import pytest
 
 from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.logs.shapes import SAMPLE_LOG
-from tests.pods import wait_until
 from tests.sshd import make_key
+from tests.waiting import wait_until
 from tui.runs.record.run_directory import KEEPER_LOG
 
 pytestmark = pytest.mark.timing
@@ -121,7 +121,7 @@ def test_an_interrupt_while_a_run_is_handed_to_its_keeper_says_that_it_continues
     wait_until(
         lambda: shell.run("runs", "--offline", "--json").document[0]["state"] == "failed",
         "the launch failed, since no worker can be reached",
-        DEADLINE,
+        seconds=DEADLINE,
     )
 
 

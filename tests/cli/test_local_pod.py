@@ -16,7 +16,7 @@ import pytest
 from tests.cli.commands import DEADLINE
 from tests.cli.conftest import LocalPod
 from tests.cli.test_runs_delete import Question
-from tests.pods import wait_until
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -312,7 +312,7 @@ def test_secret_values_are_shown_nowhere(pod: LocalPod) -> None:
     run = launch(pod, "--env", "HF_TOKEN=hush-hush", job=("sh", "-c", 'test "${#HF_TOKEN}" = 9'))
     await_state(run, RunState.SUCCEEDED)  # the job saw its secret
     directory = RunDirectory.open(Path(run["directory"]))
-    wait_until(lambda: not directory.keeper_status().alive, "its keeper has ended", DEADLINE)
+    wait_until(lambda: not directory.keeper_status().alive, "its keeper has ended", seconds=DEADLINE)
     for path in directory.path.iterdir():
         assert b"hush-hush" not in path.read_bytes(), path
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.commands import Answer, Shell
 from tests.logs.shapes import SAMPLE_LOG
-from tests.pods import wait_until
+from tests.waiting import wait_until
 
 
 @pytest.fixture

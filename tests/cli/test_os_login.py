@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import LocalPod
-from tests.pods import wait_until
 from tests.sshd import make_key
+from tests.waiting import wait_until
 from tui.settings import save_profile
 
 pytestmark = pytest.mark.timing

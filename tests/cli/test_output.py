@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import pty
+import sys
 from datetime import datetime, timezone
 
 import pytest
 
 from tui.commands.parser.argument_types import ago
-from tui.commands.terminal import stdio
+from tui.commands.terminal import stdio, waiting_notice
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError, WorkerError
 
@@ -44,6 +46,28 @@ def test_equal_errors_of_many_workers_are_reported_in_one_line(capsys: pytest.Ca
         "  → add a key",
         "tpu-tui: no answer: too late",
         "  → look at it",
+    ]
+
+
+async def test_workers_that_have_not_answered_are_named_again_once_they_are_fewer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_notice, "NOTICE_AFTER_S", 0.01)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    rounds = iter([[0, 1, 2, 5], [0, 1, 2, 5], [1, 5], [1, 5], []])
+    was_last = asyncio.Event()
+
+    def missing() -> list[int]:
+        left = next(rounds)
+        if not left:
+            was_last.set()
+        return left
+
+    async with waiting_notice.notice_of_missing_workers(missing, Output()):
+        await was_last.wait()
+    assert capsys.readouterr().err.splitlines() == [
+        "No answer yet from workers 0-2,5 …",
+        "No answer yet from workers 1,5 …",
     ]
 
 

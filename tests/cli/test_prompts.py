@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pods import until
+from tests.waiting import until
 from tui.commands.parser.parser import parse
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import TerminalPrompter

@@ -16,8 +16,8 @@ import pytest
 
 from tests.cli.commands import Answer, Shell
 from tests.cli.conftest import LocalPod
-from tests.pods import wait_until
 from tests.stores import needs_store
+from tests.waiting import wait_until
 
 pytestmark = [needs_store, pytest.mark.timing]
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.cli.commands import Shell
-from tests.pods import wait_until
 from tests.sshd import OpensshWorker, needs_sshd, sshd
+from tests.waiting import wait_until
 
 __all__ = ["sshd"]
 pytestmark = [needs_sshd, pytest.mark.timing]
@@ -95,11 +95,11 @@ def test_a_secret_is_visible_in_no_process_but_the_job_and_in_no_file(lab: tuple
             wait_until(
                 lambda: sum(b"ready" in log.read_bytes() for log in logs[0].glob("*/worker-*.log")) == 3,
                 "every worker's job runs",
-                90,
+                seconds=90,
             )
             own = Path(f"/proc/{launch.pid}/cmdline").read_bytes()
             with settled.watching():
-                wait_until(lambda: settled.rounds > 2, "all processes were read while the jobs run", 90)
+                wait_until(lambda: settled.rounds > 2, "all processes were read while the jobs run", seconds=90)
             go.touch()
             out, errors = launch.communicate(timeout=90)
         assert launch.returncode == 0, errors

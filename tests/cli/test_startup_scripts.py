@@ -17,7 +17,7 @@ import pytest
 from tests.cli.commands import DEADLINE, Answer
 from tests.cli.conftest import LocalPod
 from tests.localpod.gcloud import GCLOUD
-from tests.pods import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timing
 

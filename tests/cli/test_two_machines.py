@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.commands import DEADLINE, Shell
 from tests.cli.conftest import LocalPod
-from tests.pods import wait_until
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timing
 

@@ -1,4 +1,4 @@
-"""Tests of ctrl-z: the terminal is given back, and the resumed console paints its whole screen again."""
+"""Tests of ctrl-z and of shells: the terminal is given back, and the console then paints its whole screen again."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ NEVER_CHANGES = b"vs median"
 class _Terminal:
     """A console on a terminal of 100 columns and 30 lines, and what it wrote there."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, *words: str, **environ: str) -> None:
         self._screen, terminal = pty.openpty()
         ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tui.cli", "replay", str(log)],
+            [sys.executable, "-m", "tui.cli", *words],
             stdin=terminal,
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            env={**os.environ, "TERM": "xterm-256color"},
+            env={**os.environ, "TERM": "xterm-256color", **environ},
         )
         os.close(terminal)
         self.written = b""
@@ -67,15 +67,25 @@ class _Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[_Terminal]:
+def open_console() -> Iterator[Callable[..., _Terminal]]:
+    """Return a function that opens a console on a terminal of its own."""
+    opened: list[_Terminal] = []
+
+    def start(*words: str, **environ: str) -> _Terminal:
+        opened.append(_Terminal(*words, **environ))
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+def test_a_resumed_console_paints_its_whole_screen_again(
+    open_console: Callable[..., _Terminal], tmp_path: Path
+) -> None:
     log = tmp_path / "run.log"
     log.write_bytes(b"".join(training_line(core, 1, step, 2.5, 250.0) for step in range(5) for core in range(8)))
-    made = _Terminal(log)
-    yield made
-    made.close()
-
-
-def test_a_resumed_console_paints_its_whole_screen_again(terminal: _Terminal) -> None:
+    terminal = open_console("replay", str(log))
     terminal.until(lambda: NEVER_CHANGES in terminal.written)
     terminal.settle()
     process = psutil.Process(terminal.process.pid)
@@ -85,3 +95,14 @@ def test_a_resumed_console_paints_its_whole_screen_again(terminal: _Terminal) ->
     terminal.written = b""
     os.kill(terminal.process.pid, signal.SIGCONT)
     terminal.until(lambda: NEVER_CHANGES in terminal.written)
+
+
+def test_a_console_takes_the_terminal_back_if_a_shell_cannot_be_started(
+    open_console: Callable[..., _Terminal], tmp_path: Path
+) -> None:
+    (tmp_path / "lab.txt").write_text("me@127.0.0.1\n")
+    terminal = open_console("--hosts", str(tmp_path / "lab.txt"), TPU_TUI_HOME=str(tmp_path / "home"), PATH="")
+    terminal.until(lambda: b"lab" in terminal.written)
+    terminal.settle()
+    terminal.press(b"s")
+    terminal.until(lambda: b"cannot start ssh" in terminal.written)

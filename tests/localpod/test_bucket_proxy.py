@@ -18,8 +18,8 @@ import pytest
 import pytest_asyncio
 
 from tests.localpod.recording_store import BUCKETS, PLAIN, ZIPPED, make_program
-from tests.pods import is_running, until, wait_until
 from tests.stores import needs_store
+from tests.waiting import is_running, until, wait_until
 from tui.localpod.bucket import bucket as module
 from tui.localpod.bucket.bucket import Bucket
 

@@ -16,7 +16,8 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.compute import WHERE, ComputePod, OperationFailed, compute_pod
-from tests.pods import known_hosts, pod_home, running_pod, until
+from tests.pods import known_hosts, pod_home, running_pod
+from tests.waiting import until
 from tui.localpod.api.compute.instances import Vm
 from tui.localpod.pod import LocalPod
 

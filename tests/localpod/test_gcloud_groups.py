@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.localpod.gcloud import Gcloud, with_gcloud
-from tests.pods import running_pod, until
+from tests.pods import running_pod
+from tests.waiting import until
 from tui.localpod.api.compute.groups import Group
 from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.pod import LocalPod

@@ -15,18 +15,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.pods import (
-    is_running,
-    local_pod,
-    log_in,
-    pod_home,
-    pod_process_in,
-    running_pod,
-    small_pod,
-    start_pod_process,
-    until,
-    wait_until,
-)
+from tests.pods import local_pod, log_in, pod_home, pod_process_in, running_pod, small_pod, start_pod_process
+from tests.waiting import is_running, until, wait_until
 from tui.errors import TpuTuiError
 from tui.localpod.cleanup.guardian import remove_profile
 from tui.localpod.cleanup.process_sweep import Mark, belongs, members, sweep

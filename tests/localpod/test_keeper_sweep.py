@@ -4,21 +4,13 @@ import json
 import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.cli.commands import DEADLINE, Shell
+from tests.waiting import is_running
 from tui.runs.record.run_directory import RunDirectory
 
 pytestmark = pytest.mark.timing
-
-
-def is_running(pid: int | None) -> bool:
-    """Return whether a process still runs; a zombie, which its parent has yet to reap, does not."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def test_when_local_up_has_returned_its_runs_have_no_keeper(tmp_path: Path) -> None:
@@ -33,6 +25,7 @@ def test_when_local_up_has_returned_its_runs_have_no_keeper(tmp_path: Path) -> N
         directory = RunDirectory.open(Path(json.loads(launched.out)["directory"]))
         keeper = directory.keeper_status()
         assert keeper.alive
+        assert keeper.pid is not None
 
         pod.communicate(timeout=DEADLINE)
 

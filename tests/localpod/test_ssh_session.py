@@ -14,7 +14,8 @@ import asyncssh
 import pytest
 import pytest_asyncio
 
-from tests.pods import is_running, log_in, running_pod, until
+from tests.pods import log_in, running_pod
+from tests.waiting import is_running, until
 from tui.localpod.host.worker_host import MAX_SESSIONS
 from tui.localpod.pod import LocalPod
 

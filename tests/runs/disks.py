@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.runs.pipes import until
+from tests.waiting import wait_until
 
 MEGABYTE = 1 << 20
 
@@ -35,7 +35,7 @@ def mounted(kind: str, place: Path, megabytes: int) -> Iterator[Path]:
     try:
         yield mount
     finally:
-        until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)
+        wait_until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)
         image.unlink(missing_ok=True)
 
 

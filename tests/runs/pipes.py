@@ -5,8 +5,6 @@ from __future__ import annotations
 import fcntl
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 
 from tests.run_records import make_run
 from tests.sshd import bare_programs
+from tests.waiting import wait_until
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.launch.job_script import job_text
@@ -22,15 +21,6 @@ from tui.ssh.exec.script_protocol import Answer, Call, parse_answers, parse_line
 
 BARE = ("coreutils", "util-linux")
 needs_linux = pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="workers are Linux machines")
-
-
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Poll until the condition holds; fail after the deadline."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"the condition does not hold after {seconds} s")
-        time.sleep(0.05)
 
 
 def content_of(path: Path) -> bytes:
@@ -196,8 +186,8 @@ def tagged(*tags: str) -> list[int]:
 def ended(worker: PipeWorker, run: Run) -> dict[str, str]:
     """Wait until a job and its supervisor have ended; return the fields of the job's status file."""
     status = worker.directory(run) / "status"
-    until(status.exists)
-    until(lambda: _is_unlocked(worker.directory(run) / "alive"))
+    wait_until(status.exists)
+    wait_until(lambda: _is_unlocked(worker.directory(run) / "alive"))
     return dict(pair.split("=", 1) for pair in status.read_text().split())
 
 

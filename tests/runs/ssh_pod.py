@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.run_records import make_run
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import tagged
 from tests.sshd import OpensshWorker
+from tests.waiting import wait_until
 from tui.pod.run import RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.keeper.start import start_keeper
@@ -60,7 +61,7 @@ class Pod:
 
     def running(self, *argv: str, **fields: object) -> RunDirectory:
         directory = self.launch(*argv, **fields)
-        until(lambda: status_of(directory).state is not RunState.PREPARING)
+        wait_until(lambda: status_of(directory).state is not RunState.PREPARING)
         assert status_of(directory).state is RunState.RUNNING, status_of(directory).cause
         return directory
 
@@ -115,9 +116,9 @@ def digest(path: Path) -> str:
 
 def over(directory: RunDirectory, seconds: float = 60) -> RunStatus:
     """Wait until a run is over and its logs are complete, and return its status."""
-    until(lambda: status_of(directory).is_whole, seconds)
+    wait_until(lambda: status_of(directory).is_whole, seconds=seconds)
     return status_of(directory)
 
 
 def unattended(directory: RunDirectory) -> None:
-    until(lambda: not directory.keeper_status().alive)
+    wait_until(lambda: not directory.keeper_status().alive)

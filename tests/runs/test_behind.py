@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.runs.test_discover import adopted
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.keeper.start import ensure_keeper
 from tui.runs.record.run_directory import RunDirectory
@@ -57,11 +57,11 @@ def test_a_new_keeper_continues_an_attempt_that_another_machine_started_whicheve
 ) -> None:
     here = pod.running("sh", "-c", ONCE_MORE, restarts=1)
     there = adopted(pod, tmp_path / "elsewhere")
-    until(lambda: all((pod.remote(here, index).parent / f"keeper-{index}").exists() for index in range(3)))
-    until(lambda: all(there.log_path(index).exists() for index in range(3)))
+    wait_until(lambda: all((pod.remote(here, index).parent / f"keeper-{index}").exists() for index in range(3)))
+    wait_until(lambda: all(there.log_path(index).exists() for index in range(3)))
     kill_keeper(here)
     touch_on_all(pod, "fail")
-    until(lambda: (status_of(there).attempt, status_of(there).state) == (1, RunState.RUNNING))
+    wait_until(lambda: (status_of(there).attempt, status_of(there).state) == (1, RunState.RUNNING))
     kill_keeper(there)
     for index in out:
         pod.workers[index].stop()
@@ -76,11 +76,11 @@ def test_a_new_keeper_continues_an_attempt_that_another_machine_started_whicheve
 def test_a_keeper_whose_events_were_lost_continues_the_running_attempt(pod: Pod) -> None:
     here = pod.running("sh", "-c", ONCE_MORE, restarts=1)
     touch_on_all(pod, "fail")
-    until(lambda: (status_of(here).attempt, status_of(here).state) == (1, RunState.RUNNING))
+    wait_until(lambda: (status_of(here).attempt, status_of(here).state) == (1, RunState.RUNNING))
     kill_keeper(here)
     os.truncate(here.path / "events.jsonl", 0)
     again = RunDirectory.open(here.path)
     asyncio.run(ensure_keeper(again, pod.access, timeouts=pod.timeouts))
-    until(lambda: status_of(again).attempt == 1)
+    wait_until(lambda: status_of(again).attempt == 1)
     touch_on_all(pod, "end")
     assert_both_attempts_are_mirrored(pod, again)

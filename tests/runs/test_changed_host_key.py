@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import content_of, until
+from tests.runs.pipes import content_of
 from tests.runs.ssh_pod import Pod
 from tests.sshd import make_key, needs_sshd, openssh_worker
+from tests.waiting import wait_until
 from tui.runs.record.run_status import status_of
 
 pytestmark = [needs_sshd, pytest.mark.timing]
@@ -19,13 +20,13 @@ def test_a_host_key_that_changes_during_a_run_is_reported_and_nothing_is_sent_to
         pod = Pod([worker], tmp_path / "home")
         directory = pod.running("sh", "-c", "echo begun; sleep 1000")
         try:
-            until(lambda: content_of(directory.log_path(0)) == b"begun\n")
+            wait_until(lambda: content_of(directory.log_path(0)) == b"begun\n")
             worker.stop()
             (worker.root / "host_key").unlink()
             make_key(worker.root / "host_key")
             (worker.root / "sshd.log").unlink()
             worker.start()
-            until(lambda: "its host key has changed" in (status_of(directory).workers[0].link_detail or ""))
+            wait_until(lambda: "its host key has changed" in (status_of(directory).workers[0].link_detail or ""))
             assert "Accepted" not in worker.log
         finally:
             pod.end_runs()

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
@@ -33,7 +33,7 @@ COUNTING = 'i=0; while [ ! -e "$HOME/end" ]; do echo "line $i"; i=$((i+1)); slee
 def counting(pod: Pod) -> Iterator[RunDirectory]:
     """Launch a run whose workers print numbered lines until the file `end` exists."""
     directory = pod.running("sh", "-c", COUNTING)
-    until(lambda: all(length(directory, index) > 100 for index in range(3)))
+    wait_until(lambda: all(length(directory, index) > 100 for index in range(3)))
     yield directory
     pod.end_runs()
 
@@ -53,7 +53,7 @@ def resume_and_end(pod: Pod, directory: RunDirectory) -> None:
     before = [length(directory, index) for index in range(3)]
     if not directory.keeper_status().alive:
         assert asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
-    until(lambda: all(length(directory, index) > before[index] + 50 for index in range(3)))
+    wait_until(lambda: all(length(directory, index) > before[index] + 50 for index in range(3)))
     for worker in pod.workers:
         (worker.home / "end").touch()
     assert over(directory).state is RunState.SUCCEEDED, status_of(directory).cause
@@ -104,7 +104,7 @@ def test_a_suspended_keeper_continues_and_no_other_takes_its_place(pod: Pod, cou
     try:
         remote = pod.remote(counting, 2) / "log"
         size = length(counting, 2)
-        until(lambda: remote.stat().st_size > size + 1000)
+        wait_until(lambda: remote.stat().st_size > size + 1000)
         assert counting.keeper_status().alive
         assert not asyncio.run(ensure_keeper(counting, pod.access, timeouts=pod.timeouts))
     finally:
@@ -117,7 +117,7 @@ def test_a_keeper_that_ends_by_a_defect_of_tpu_tui_adds_a_note_to_the_run(tmp_pa
     directory = RunDirectory.create(tmp_path, run)
     document = b'{"patience": {"no_such_patience": 1}}'
     subprocess.run([sys.executable, "-m", "tui.runs.keeper", str(directory.path)], input=document, check=True)
-    until(lambda: status_of(directory).notes)
+    wait_until(lambda: status_of(directory).notes)
     (note,) = status_of(directory).notes
     assert "a fault of tpu-tui (TypeError: " in note
     assert "no_such_patience" in note

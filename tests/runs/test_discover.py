@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import content_of, tagged, until
+from tests.runs.pipes import content_of, tagged
 from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.errors import UsageError
 from tui.operator import Operator
 from tui.pod.run import RunState
@@ -86,7 +87,7 @@ def test_a_run_is_found_with_its_record_and_its_state_on_each_worker(
 def test_another_machine_mirrors_a_live_run_from_its_first_byte(pod: Pod, tmp_path: Path) -> None:
     here = pod.running("sh", "-c", 'echo early; while [ ! -e "$HOME/end" ]; do sleep 0.1; done; printf late')
     there = adopted(pod, tmp_path / "elsewhere")
-    until(lambda: status_of(there).state is RunState.RUNNING)
+    wait_until(lambda: status_of(there).state is RunState.RUNNING)
     imported = import_run(seen(pod).runs[0], tmp_path / "imported")
     assert (status_of(imported).state, imported.keeper_status().since) == (RunState.RUNNING, None)
     assert import_run(seen(pod).runs[0], tmp_path / "elsewhere").path == there.path
@@ -126,8 +127,8 @@ def test_a_stop_elsewhere_is_known_here(pod: Pod, tmp_path: Path) -> None:
 def test_a_stop_elsewhere_is_known_here_even_if_the_job_then_exits_with_0(pod: Pod, tmp_path: Path) -> None:
     here = pod.running("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
     there = adopted(pod, tmp_path / "elsewhere")
-    until(lambda: status_of(there).state is RunState.RUNNING)
-    until(lambda: content_of(there.log_path(2)) == b"on\n")
+    wait_until(lambda: status_of(there).state is RunState.RUNNING)
+    wait_until(lambda: content_of(there.log_path(2)) == b"on\n")
     assert [answer.confirmed for answer in pod.stop(there)] == [True] * 3
     for directory in (here, there):
         assert (over(directory).state, status_of(directory).exit_codes) == (RunState.STOPPED, (0, 0, 0))
@@ -156,7 +157,7 @@ def test_a_lost_run_takes_the_state_that_all_its_workers_report(pod: Pod) -> Non
     assert listed() == (state, size)
     for worker in pod.workers:
         (worker.home / "end").touch()
-    until(lambda: all((pod.remote(here, index) / "status").exists() for index in range(3)))
+    wait_until(lambda: all((pod.remote(here, index) / "status").exists() for index in range(3)))
     state, size = listed()
     assert state is RunState.FAILED
     assert listed() == (state, size)
@@ -172,8 +173,8 @@ def test_the_newest_keeper_acts_and_the_older_one_mirrors_the_restart(pod: Pod, 
     here = pod.running("sh", "-c", script, restarts=1)
     there = adopted(pod, tmp_path / "elsewhere")
     numbers = [pod.remote(here, index).parent / f"keeper-{index}" for index in range(3)]
-    until(lambda: content_of(there.log_path(2)) == b"try 0\n")
-    until(lambda: all(path.exists() for path in numbers))
+    wait_until(lambda: content_of(there.log_path(2)) == b"try 0\n")
+    wait_until(lambda: all(path.exists() for path in numbers))
     for worker in pod.workers:
         (worker.home / "end").touch()
     for directory in (here, there):
@@ -202,7 +203,7 @@ def test_the_older_keeper_acts_on_a_failure_if_the_newer_one_does_not(
     numbers = [pod.remote(here, index).parent / f"keeper-{index}" for index in range(3)]
     before = [path.read_text() for path in numbers]
     there = adopted(pod, tmp_path / "elsewhere")
-    until(lambda: all(path.read_text() != was for path, was in zip(numbers, before, strict=True)))
+    wait_until(lambda: all(path.read_text() != was for path, was in zip(numbers, before, strict=True)))
     os.kill(there.keeper_status().pid or 0, signal.SIGKILL)
     for worker in pod.workers:
         (worker.home / "end").touch()
@@ -216,12 +217,12 @@ def test_a_dead_worker_0_does_not_keep_two_keepers_from_acting_on_a_failure(pod:
     wait = 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done'
     here = pod.running("sh", "-c", f"{wait}; [ $TPU_TUI_WORKER = 1 ] && exit 3; exec sleep 1000")
     there = adopted(pod, tmp_path / "elsewhere")
-    until(lambda: status_of(there).state is RunState.RUNNING)
+    wait_until(lambda: status_of(there).state is RunState.RUNNING)
     tag = (pod.remote(here, 2) / "tag").read_text().strip()
     pod.workers[0].stop()
     for worker in pod.workers[1:]:
         (worker.home / "end").touch()
-    until(lambda: not tagged(tag))
+    wait_until(lambda: not tagged(tag))
     for directory in (here, there):
         status = over(directory)
         assert status.first_failure == 1, status
@@ -232,11 +233,11 @@ def test_attempts_made_before_a_run_was_found_are_mirrored_separately_too(pod: P
     wait = 'while [ ! -e "$HOME/end" ]; do sleep 0.1; done'
     script = f'echo "try $TPU_TUI_ATTEMPT"; [ "$TPU_TUI_ATTEMPT" = 2 ] || exit 4; {wait}'
     here = pod.launch("sh", "-c", script, restarts=2)
-    until(lambda: (status_of(here).attempt, status_of(here).state) == (2, RunState.RUNNING))
+    wait_until(lambda: (status_of(here).attempt, status_of(here).state) == (2, RunState.RUNNING))
     imported = import_run(seen(pod).runs[0], tmp_path / "imported")
     assert (status_of(imported).attempt, status_of(imported).state) == (2, RunState.RUNNING)
     there = adopted(pod, tmp_path / "elsewhere")
-    until(lambda: (status_of(there).attempt, status_of(there).state) == (2, RunState.RUNNING))
+    wait_until(lambda: (status_of(there).attempt, status_of(there).state) == (2, RunState.RUNNING))
     for worker in pod.workers:
         (worker.home / "end").touch()
     for directory in (here, there):

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.runs.docker import DockerDaemon, docker_daemon
-from tests.runs.pipes import content_of, until
+from tests.runs.pipes import content_of
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import OpensshWorker, needs_sshd
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -38,7 +39,7 @@ def docker_pod(docker: DockerDaemon, sshd: Callable[..., OpensshWorker], tmp_pat
 def running_container(pod: Pod, docker: DockerDaemon, script: str) -> tuple[RunDirectory, int]:
     """Launch a container that prints a line when it is ready; return its run and its process."""
     directory = pod.running("sh", "-c", f"{script}; echo ready; while :; do sleep 0.1; done", docker_image="image")
-    until(lambda: b"ready\n" in content_of(directory.log_path(0)))
+    wait_until(lambda: b"ready\n" in content_of(directory.log_path(0)))
     (container,) = docker.containers.values()
     assert container.process.poll() is None
     return directory, container.process.pid
@@ -114,7 +115,7 @@ def test_a_stop_is_not_confirmed_while_the_container_cannot_be_removed(docker_po
     assert "its container may be left: Error response from daemon: device or resource busy" in answer.detail
     assert status_of(directory).state is RunState.STOPPING, "a container is left"
     assert not is_gone(pid)
-    until(lambda: b"tpu-tui: the container may be left: Error" in content_of(directory.log_path(0)))
+    wait_until(lambda: b"tpu-tui: the container may be left: Error" in content_of(directory.log_path(0)))
     docker.refuses_removal = False
     (answer,) = docker_pod.stop(directory, grace=0.2)
     assert answer.confirmed, answer

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import content_of, tagged, until
+from tests.runs.pipes import content_of, tagged
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.reports.facts import facts_of_run
 from tui.runs.keeper.start import ensure_keeper, start_keeper
@@ -32,7 +33,7 @@ def resume(pod: Pod, directory: RunDirectory) -> bool:
 
 def followed(directory: RunDirectory, text: bytes = b"on\n") -> None:
     """Wait until the mirror of every worker holds its first line."""
-    until(lambda: all(content_of(directory.log_path(index)) == text for index in range(3)))
+    wait_until(lambda: all(content_of(directory.log_path(index)) == text for index in range(3)))
 
 
 def test_a_run_whose_workers_are_all_unreachable_is_lost_and_names_them(pod: Pod) -> None:
@@ -60,7 +61,7 @@ def test_a_lost_run_revives_when_its_workers_answer_again(pod: Pod) -> None:
     for worker in pod.workers:
         worker.start()
     assert resume(pod, directory)
-    until(lambda: status_of(directory).state is RunState.RUNNING)
+    wait_until(lambda: status_of(directory).state is RunState.RUNNING)
     for worker in pod.workers:
         (worker.home / "end").touch()
     status = over(directory)
@@ -74,12 +75,12 @@ def test_a_worker_out_of_reach_is_not_given_up_while_others_run(pod: Pod) -> Non
     pod.timeouts = KeeperTimeouts(drain=0.2, lost_after=0.8, gone_after=0.5)
     directory = pod.running("sh", "-c", "while :; do echo on; sleep 0.1; done")
     pod.workers[1].stop()
-    until(lambda: status_of(directory).workers[1].link == "lost")
+    wait_until(lambda: status_of(directory).workers[1].link == "lost")
     size = directory.log_path(0).stat().st_size
-    until(lambda: directory.log_path(0).stat().st_size > size + 3 * 15)
+    wait_until(lambda: directory.log_path(0).stat().st_size > size + 3 * 15)
     assert status_of(directory).state is RunState.RUNNING
     pod.workers[1].start()
-    until(lambda: status_of(directory).workers[1].link == "restored")
+    wait_until(lambda: status_of(directory).workers[1].link == "restored")
     pod.stop(directory)
     assert over(directory).state is RunState.STOPPED
 
@@ -108,7 +109,7 @@ def test_an_unreachable_worker_is_the_cause_when_the_others_lost_it_as_a_partner
     pod.timeouts = KeeperTimeouts(drain=0.3, lost_after=3.0, gone_after=2.0)
     directory = pod.running("sh", "-c", script)
     pod.workers[2].stop()
-    until(lambda: status_of(directory).workers[2].link == "lost")
+    wait_until(lambda: status_of(directory).workers[2].link == "lost")
     for worker in pod.workers[:2]:
         (worker.home / "end").touch()
     status = over(directory)
@@ -157,7 +158,7 @@ def test_a_run_given_up_before_it_was_stopped_ends_as_stopped_not_succeeded(pod:
     assert status_of(directory).state is RunState.LOST
     pod.workers[2].start()
     resume(pod, directory)
-    until(lambda: status_of(directory).state is RunState.STOPPING)
+    wait_until(lambda: status_of(directory).state is RunState.STOPPING)
     assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, True]
     status = over(directory)
     assert (status.state, status.exit_codes) == (RunState.STOPPED, (0, 0, 0))
@@ -175,7 +176,7 @@ def test_a_stop_that_comes_after_the_end_of_a_lost_run_finds_how_it_ended(
     unattended(directory)
     for worker in pod.workers:
         (worker.home / "end").touch()
-    until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
+    wait_until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
     for worker in pod.workers:
         worker.start()
     assert [answer.exit_code for answer in pod.stop(directory)] == [code] * 3
@@ -191,7 +192,7 @@ def local_run(pod: Pod, owner: subprocess.Popen[bytes], *argv: str) -> tuple[Run
     directory = RunDirectory.create(pod.home / "runs", spec.run)
     pod.launched.append(directory)
     start_keeper(directory, spec)
-    until(lambda: status_of(directory).state is RunState.RUNNING)
+    wait_until(lambda: status_of(directory).state is RunState.RUNNING)
     return directory, profile
 
 
@@ -208,7 +209,7 @@ def test_the_keeper_of_a_local_pods_run_ends_with_the_pod(pod: Pod, end: str) ->
             owner.kill()
             owner.wait()
         status = over(directory)
-        until(lambda: not Path(f"/proc/{keeper}").exists())
+        wait_until(lambda: not Path(f"/proc/{keeper}").exists())
         owner.kill()
     assert status.state is RunState.LOST
     assert (status.cause or "").startswith("the local pod that it ran on has ended")
@@ -225,15 +226,15 @@ def test_the_keeper_of_a_local_pods_run_stays_while_the_pod_lives(pod: Pod) -> N
 
 def test_a_full_disk_of_a_worker_is_noted_while_the_run_goes_on(pod: Pod) -> None:
     directory = pod.running("sh", "-c", "echo on; sleep 1000")
-    until(lambda: content_of(directory.log_path(2)) == b"on\n")
+    wait_until(lambda: content_of(directory.log_path(2)) == b"on\n")
     full = pod.remote(directory, 2) / "full"
     (pod.remote(directory, 2) / "room").rename(full)
-    until(lambda: any("is full" in note for note in status_of(directory).notes))
+    wait_until(lambda: any("is full" in note for note in status_of(directory).notes))
     assert status_of(directory).notes[-1].startswith("worker 2: the disk of this worker is full")
     pod.workers[2].cut()
-    until(lambda: status_of(directory).workers[2].link == "restored")
+    wait_until(lambda: status_of(directory).workers[2].link == "restored")
     full.rename(full.with_name("room"))
-    until(lambda: "there is room" in status_of(directory).notes[-1])
+    wait_until(lambda: "there is room" in status_of(directory).notes[-1])
     assert [note for note in status_of(directory).notes if "disk" in note] == list(status_of(directory).notes)[-2:]
 
 
@@ -275,7 +276,7 @@ def test_a_command_that_cannot_start_is_not_restarted(pod: Pod) -> None:
 def test_a_stop_by_a_user_ends_the_restarts(pod: Pod) -> None:
     pod.timeouts = KeeperTimeouts(drain=0.2, restart_pause=60)
     directory = pod.launch("sh", "-c", "exit 4", restarts=3)
-    until(lambda: status_of(directory).attempt == 1)
+    wait_until(lambda: status_of(directory).attempt == 1)
     assert [answer.confirmed for answer in pod.stop(directory)] == [True, True, True]
     status = over(directory)
     assert (status.state, status.attempt) == (RunState.STOPPED, 1)
@@ -291,8 +292,8 @@ def test_a_keeper_that_never_knew_the_secrets_restarts_the_run_with_them(pod: Po
     unattended(directory)
     assert resume(pod, directory)
     (pod.workers[0].home / "end").touch()
-    until(lambda: (status_of(directory).attempt, status_of(directory).state) == (1, RunState.RUNNING))
-    until(lambda: content_of(directory.log_path(1)) == b"17\n")
+    wait_until(lambda: (status_of(directory).attempt, status_of(directory).state) == (1, RunState.RUNNING))
+    wait_until(lambda: content_of(directory.log_path(1)) == b"17\n")
     for worker in pod.workers:
         (worker.home / "end").touch()
     assert over(directory).exit_codes == (5, 5, 5)
@@ -301,7 +302,7 @@ def test_a_keeper_that_never_knew_the_secrets_restarts_the_run_with_them(pod: Po
 def test_a_keeper_killed_between_two_attempts_is_replaced_and_the_restart_happens_once(pod: Pod) -> None:
     pod.timeouts = KeeperTimeouts(drain=0.2, restart_pause=60)
     directory = pod.launch("sh", "-c", 'echo "try $TPU_TUI_ATTEMPT"; exit $((1 - TPU_TUI_ATTEMPT))', restarts=2)
-    until(lambda: status_of(directory).attempt == 1)
+    wait_until(lambda: status_of(directory).attempt == 1)
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
     unattended(directory)
     assert resume(pod, directory)

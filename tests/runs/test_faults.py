@@ -20,10 +20,10 @@ from tests.chaos.losses import FAULTS as LOSSES
 from tests.chaos.mirrors import FAULTS, ProxiedPod, storm, strike
 from tests.chaos.proxy import proxies
 from tests.runs.disks import NoDiskError
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.runs.test_discover import caught_up
 from tests.sshd import OpensshWorker, needs_sshd
+from tests.waiting import wait_until
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.keeper.start import ensure_keeper, start_keeper
@@ -62,10 +62,10 @@ def test_a_fault_loses_no_byte(proxied: ProxiedPod, kind: str) -> None:
     directory = proxied.running(
         "sh", "-c", 'echo a; while [ ! -e "$HOME/end" ]; do echo on; sleep 0.05; done; echo z'
     )
-    until(lambda: all(directory.log_path(index).exists() for index in range(3)))
+    wait_until(lambda: all(directory.log_path(index).exists() for index in range(3)))
     before = [directory.log_path(index).stat().st_size for index in range(3)]
     strike(proxied, directory, kind, random.Random(3))
-    until(lambda: all(directory.log_path(index).stat().st_size > before[index] + 30 for index in range(3)))
+    wait_until(lambda: all(directory.log_path(index).stat().st_size > before[index] + 30 for index in range(3)))
     for worker in proxied.workers:
         (worker.home / "end").touch()
     assert over(directory).state is RunState.SUCCEEDED
@@ -108,7 +108,7 @@ def test_a_disk_without_a_single_free_block_is_noted_in_the_run(small_disk: Path
         await mirror.open()
         fill(small_disk)
         writing = asyncio.ensure_future(mirror.append(bytes(200_000)))
-        await asyncio.to_thread(until, lambda: status_of(directory).notes)
+        await asyncio.to_thread(wait_until, lambda: status_of(directory).notes)
         (small_disk / "ballast").unlink()
         await writing
         mirror.close()
@@ -127,7 +127,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if shutil.which("mount") is None or subprocess.run(command, capture_output=True).returncode:
         pytest.skip("mounting a small disk does not work here")
     yield mount
-    until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)
+    wait_until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)
 
 
 def test_a_run_can_be_stopped_while_the_local_disk_is_full(small_disk: Path, pod: Pod) -> None:
@@ -162,17 +162,17 @@ def test_a_full_local_disk_is_noted_and_following_goes_on_when_there_is_room(sma
     ballast.write_bytes(bytes(1_500_000))
     job = "head -c 600000 /dev/urandom; while [ ! -e $HOME/end ]; do sleep 0.1; done; echo z"
     directory = pod.running("sh", "-c", job)
-    until(lambda: any("the disk here is full" in note for note in status_of(directory).notes))
+    wait_until(lambda: any("the disk here is full" in note for note in status_of(directory).notes))
     assert status_of(directory).state is RunState.RUNNING
     ballast.unlink()
-    until(lambda: sum(directory.log_path(index).stat().st_size for index in range(3)) == 1_800_000)
-    until(lambda: any("there is room again here" in note for note in status_of(directory).notes))
+    wait_until(lambda: sum(directory.log_path(index).stat().st_size for index in range(3)) == 1_800_000)
+    wait_until(lambda: any("there is room again here" in note for note in status_of(directory).notes))
     for worker in pod.workers:
         (worker.home / "end").touch()
     assert over(directory).state is RunState.SUCCEEDED
     assert pod.mirrors_are_exact(directory)
     pod.end_runs()
-    until(lambda: not directory.keeper_status().alive)
+    wait_until(lambda: not directory.keeper_status().alive)
 
 
 def test_a_run_can_be_stopped_from_a_home_that_is_read_only(small_disk: Path, pod: Pod) -> None:

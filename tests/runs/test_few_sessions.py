@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import content_of, tagged, until
+from tests.runs.pipes import content_of, tagged
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd, openssh_worker
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.keeper.start import start_keeper
 from tui.runs.launch.launch_spec import LaunchSpec
@@ -51,8 +52,8 @@ def test_code_is_synced_and_a_run_followed_and_stopped(pod: Pod, tmp_path: Path)
     code.mkdir()
     (code / "job").write_text("echo begun; sleep 1000\n")
     directory = _synced(pod, code, "sh", "job")
-    until(lambda: status_of(directory).state is not RunState.PREPARING)
-    until(lambda: all(content_of(path) == b"begun\n" for path in map(directory.log_path, (0, 1))))
+    wait_until(lambda: status_of(directory).state is not RunState.PREPARING)
+    wait_until(lambda: all(content_of(path) == b"begun\n" for path in map(directory.log_path, (0, 1))))
     assert all(answer.confirmed for answer in pod.stop(directory))
     assert over(directory).state is RunState.STOPPED
     assert not tagged(*pod.tags(directory))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.pods import pod_home, running_pod, until
+from tests.pods import pod_home, running_pod
+from tests.waiting import until
 from tui.cloud.compute.compute_requests import ComputeRequests
 from tui.localpod.api.compute.groups import Group
 from tui.localpod.pod import LocalPod
@@ -60,7 +61,7 @@ class GroupScene:
             pass
 
     async def stable(self) -> Slice:
-        await until(lambda: self.group.is_stable, "the group is stable", ENOUGH_S)
+        await until(lambda: self.group.is_stable, "the group is stable", seconds=ENOUGH_S)
         return await self.operator.slices.get("tpus")
 
     async def running(self, **fields: Any) -> RunDirectory:
@@ -73,13 +74,15 @@ class GroupScene:
     @staticmethod
     async def followed(directory: RunDirectory) -> None:
         paths = [directory.log_path(worker.index) for worker in directory.run.workers]
-        await until(lambda: status_of(directory).state is RunState.RUNNING, "it runs", ENOUGH_S)
-        await until(lambda: all(path.exists() and path.stat().st_size for path in paths), "it is followed", ENOUGH_S)
+        await until(lambda: status_of(directory).state is RunState.RUNNING, "it runs", seconds=ENOUGH_S)
+        await until(
+            lambda: all(path.exists() and path.stat().st_size for path in paths), "it is followed", seconds=ENOUGH_S
+        )
 
     @staticmethod
     async def over(directory: RunDirectory) -> RunStatus:
-        await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH_S)
-        await until(lambda: not directory.keeper_status().alive, "its keeper has gone", ENOUGH_S)
+        await until(lambda: status_of(directory).state.is_over, "it is over", seconds=ENOUGH_S)
+        await until(lambda: not directory.keeper_status().alive, "its keeper has gone", seconds=ENOUGH_S)
         return status_of(directory)
 
 
@@ -111,7 +114,7 @@ async def test_a_run_survives_more_vms_and_starts_again_on_a_vm_that_was_preempt
     assert status_of(directory).attempt == 0
 
     scene.pod.machines.preempt(f"vm@{preempted.hostname}@local-a", 0)
-    await until(lambda: status_of(directory).attempt == 1, "it starts again", ENOUGH_S)
+    await until(lambda: status_of(directory).attempt == 1, "it starts again", seconds=ENOUGH_S)
     await scene.followed(directory)
 
     again = RunDirectory.open(directory.path).run.workers

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import OpensshWorker, needs_sshd
+from tests.waiting import wait_until
 from tui.errors import TpuTuiError, WorkerError
 from tui.operator import Operator
 from tui.operator.connections import Connections
@@ -172,13 +172,13 @@ def test_a_worker_that_lists_nonsense_hides_no_run_of_other_workers(pod: Pod, tm
 def test_a_worker_that_reports_a_nonsensical_end_does_not_end_the_keeper(pod: Pod) -> None:
     here = pod.running("sh", "-c", 'until [ -e "$HOME/end" ]; do echo on; sleep 0.1; done')
     # For a worker that has written nothing, `lost … size=0` could be true.
-    until(lambda: here.log_path(1).exists() and here.log_path(1).stat().st_size)
+    wait_until(lambda: here.log_path(1).exists() and here.log_path(1).stat().st_size)
     end = f"say log 0 b b; say end exit={DIGITS} size={DIGITS} boot=b >&2; say lost code={DIGITS} size=0 >&2"
     with hostile_answers(pod.workers[1], follow=f'echo 1 >>"$0.times"; {end}', status="say status"):
         times = pod.workers[1].root / "bin" / "sh.times"
-        until(lambda: times.exists() and times.stat().st_size > 2)  # the keeper follows it again
+        wait_until(lambda: times.exists() and times.stat().st_size > 2)  # the keeper follows it again
         size = here.log_path(0).stat().st_size
-        until(lambda: here.log_path(0).stat().st_size > size + 20)
+        wait_until(lambda: here.log_path(0).stat().st_size > size + 20)
         assert here.keeper_status().alive
         assert status_of(here).state is RunState.RUNNING
     for worker in pod.workers:
@@ -206,7 +206,7 @@ def test_a_worker_that_names_no_size_of_its_log_is_an_error_of_that_worker_alone
         async with Fleet(there.run.workers, pod.access) as fleet:
             await catch_up(there, fleet, timeout=20)
 
-    until(lambda: all(here.log_path(index).stat().st_size == 3 for index in range(3)))
+    wait_until(lambda: all(here.log_path(index).stat().st_size == 3 for index in range(3)))
     with (
         hostile_answers(pod.workers[1], follow=follow, status="say status"),
         pytest.raises(TpuTuiError) as raised,

@@ -18,9 +18,10 @@ import asyncssh
 import pytest
 
 from tests.cli.commands import Shell
-from tests.runs.pipes import content_of, tagged, until
+from tests.runs.pipes import content_of, tagged
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import OpensshWorker, needs_sshd, sshd
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.discovery import discover, import_run
 from tui.runs.keeper.start import ensure_keeper
@@ -201,13 +202,13 @@ def test_a_live_job_of_the_old_script_is_listed_followed_stopped_and_reported(po
     pod.launched.append(directory)
     assert (pod.remote(directory, 2) / "worker.sh").read_bytes().endswith(WORKER_SCRIPT)
     assert asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
-    until(lambda: is_mirrored(pod, directory, 20))
+    wait_until(lambda: is_mirrored(pod, directory, 20))
     assert pod.mirrors_are_exact(directory)
     assert status_of(directory).state is RunState.RUNNING
 
     for worker in pod.workers:
         (worker.home / "further").touch()
-    until(lambda: is_mirrored(pod, directory, 40))
+    wait_until(lambda: is_mirrored(pod, directory, 40))
     assert pod.mirrors_are_exact(directory)
 
     answers = pod.stop(directory)

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.pods import pod_home, running_pod, until
+from tests.pods import pod_home, running_pod
+from tests.waiting import until
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.errors import UsageError
 from tui.localpod.pod import LocalPod
@@ -145,8 +146,8 @@ class Scene:
     @staticmethod
     async def done(directory: RunDirectory) -> dict[str, str]:
         """Wait until the keeper has ended; return the outcome of each action."""
-        await until(lambda: status_of(directory).state.is_over, "the run is over", DEADLINE_S)
-        await until(lambda: not directory.keeper_status().alive, "its keeper has ended", DEADLINE_S)
+        await until(lambda: status_of(directory).state.is_over, "the run is over", seconds=DEADLINE_S)
+        await until(lambda: not directory.keeper_status().alive, "its keeper has ended", seconds=DEADLINE_S)
         notes = [event for event in directory.events()[0] if event.get("on_end")]
         return {str(note.get("on_end")): f"{note.get('status')}: {note.get('text')}" for note in notes}
 
@@ -219,9 +220,9 @@ async def test_a_failed_action_is_recorded_and_the_others_are_done(small_scene: 
 async def test_a_slice_on_which_another_run_is_alive_is_left_alone(scene: Scene, tmp_path: Path) -> None:
     wait = f"command:while [ ! -e {tmp_path}/go ]; do sleep 0.1; done"
     first = await scene.launched("true", on_end=(wait, "delete-slice"))
-    await until(lambda: status_of(first).state.is_over, "the first run is over", DEADLINE_S)
+    await until(lambda: status_of(first).state.is_over, "the first run is over", seconds=DEADLINE_S)
     second = await scene.launched("sleep", "1000")
-    await until(lambda: status_of(second).state is RunState.RUNNING, "the second run is running", DEADLINE_S)
+    await until(lambda: status_of(second).state is RunState.RUNNING, "the second run is running", seconds=DEADLINE_S)
     (tmp_path / "go").touch()
     outcomes = await scene.done(first)
     assert outcomes["delete-slice"] == f"refused: on end: delete-slice is not done: {second.id} is alive there"
@@ -232,7 +233,7 @@ async def test_a_slice_on_which_another_run_is_alive_is_left_alone(scene: Scene,
 async def running_with(scene: Scene, tmp_path: Path, *on_end: str) -> RunDirectory:
     """Launch a run that goes on until the file `end` exists in `tmp_path`."""
     directory = await scene.launched("sh", "-c", f"until [ -e {tmp_path}/end ]; do sleep 0.1; done", on_end=on_end)
-    await until(lambda: status_of(directory).state is RunState.RUNNING, "the run is running", DEADLINE_S)
+    await until(lambda: status_of(directory).state is RunState.RUNNING, "the run is running", seconds=DEADLINE_S)
     return directory
 
 
@@ -314,9 +315,9 @@ async def test_a_copy_does_nothing_once_the_workers_that_record_its_actions_are_
 async def test_a_command_whose_keeper_was_killed_is_not_started_again(scene: Scene, tmp_path: Path) -> None:
     action = f"command:echo begun >>{tmp_path}/did; exec sleep 1000"
     directory = await scene.launched("true", on_end=(action, "report"))
-    await until((tmp_path / "did").exists, "the command runs", DEADLINE_S)
+    await until((tmp_path / "did").exists, "the command runs", seconds=DEADLINE_S)
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
-    await until(lambda: not directory.keeper_status().alive, "its keeper has been killed", DEADLINE_S)
+    await until(lambda: not directory.keeper_status().alive, "its keeper has been killed", seconds=DEADLINE_S)
     assert await scene.operator.runs.ensure_keeper(directory)
     outcomes = await scene.done(directory)
     assert outcomes[action].endswith("it was started and its keeper ended meanwhile, so it may have been done")

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import content_of, tagged, until
+from tests.runs.pipes import content_of, tagged
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import Run, RunState
 from tui.pod.secrets import MASK
@@ -59,7 +60,7 @@ def test_a_run_passes_every_phase_and_is_mirrored_exactly(pod: Pod) -> None:
 
 def test_no_secret_is_written_or_shown_anywhere(pod: Pod) -> None:
     directory = pod.running("sh", "-c", 'echo "${#MY_TOKEN}"; sleep 1000')
-    until(lambda: content_of(directory.log_path(2)) == b"14\n")
+    wait_until(lambda: content_of(directory.log_path(2)) == b"14\n")
     listing = subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout
     assert SECRET not in listing
     assert SECRET not in dry_run(pod.spec("true"))
@@ -169,8 +170,8 @@ def end_counting(pod: Pod) -> None:
 def test_a_keeper_killed_during_a_run_is_replaced_and_the_mirror_continues_exactly(pod: Pod) -> None:
     directory = pod.running(PYTHON, "-c", COUNTING)
     for _ in range(3):
-        size = directory.log_path(0).stat().st_size if directory.log_path(0).exists() else 0
-        until(lambda before=size: directory.log_path(0).exists() and directory.log_path(0).stat().st_size > before)
+        size = directory.log_size(0)
+        wait_until(lambda before=size: directory.log_size(0) > before)
         os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
         unattended(directory)
         assert status_of(directory).state is RunState.RUNNING
@@ -189,8 +190,8 @@ def test_a_keeper_killed_during_a_run_is_replaced_and_the_mirror_continues_exact
 def test_cut_connections_are_recorded_and_lose_no_byte(pod: Pod) -> None:
     directory = pod.running(PYTHON, "-c", COUNTING)
     for _ in range(3):
-        size = directory.log_path(1).stat().st_size if directory.log_path(1).exists() else 0
-        until(lambda before=size: directory.log_path(1).exists() and directory.log_path(1).stat().st_size > before)
+        size = directory.log_size(1)
+        wait_until(lambda before=size: directory.log_size(1) > before)
         pod.workers[1].cut()
     end_counting(pod)
     assert over(directory).state is RunState.SUCCEEDED
@@ -229,12 +230,12 @@ def test_a_keeper_killed_while_it_launches_leaves_all_or_none(pod: Pod) -> None:
     """The next keeper ends and reports a run of which only some workers were confirmed."""
     for wanted in ("connect", "prepare", "barrier", "start", "confirm"):
         directory = pod.launch("sleep", "1000")
-        until(lambda name=wanted, run=directory: any(event.get("phase") == name for event in run.events()[0]))
+        wait_until(lambda name=wanted, run=directory: any(event.get("phase") == name for event in run.events()[0]))
         os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
         unattended(directory)
         found = asyncio.run(found_on(pod, directory))
         asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
-        until(lambda run=directory: status_of(run).state is not RunState.PREPARING)
+        wait_until(lambda run=directory: status_of(run).state is not RunState.PREPARING)
         if RemoteState.RUNNING in found and found != {RemoteState.RUNNING}:
             assert "the launch was interrupted during its confirmation" in (over(directory).cause or "")
         else:
@@ -261,7 +262,7 @@ def test_a_launch_interrupted_with_one_worker_unconfirmed_is_ended_on_all_worker
     for pid in tagged(tag):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    until(lambda: (pod.remote(directory, 1) / "status").exists())
+    wait_until(lambda: (pod.remote(directory, 1) / "status").exists())
     shutil.rmtree(pod.remote(directory, 1))
     asyncio.run(ensure_keeper(directory, pod.access))
     status = over(directory)
@@ -318,7 +319,7 @@ def test_synced_code_is_where_the_job_starts(pod: Pod, tmp_path: Path) -> None:
 def test_a_stop_during_the_launch_ends_it(pod: Pod) -> None:
     (pod.workers[1].home / ".profile").write_text("sleep 3\n")
     directory = pod.launch("sleep", "1000")
-    until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
+    wait_until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
     answers = pod.stop(directory)
     assert all(answer.confirmed for answer in answers), answers
     assert over(directory).state is RunState.STOPPED
@@ -337,7 +338,7 @@ async def test_a_launch_that_fails_because_of_a_stop_counts_as_stopped(
             directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
         )
         launching = asyncio.ensure_future(starting.launch())
-        await asyncio.to_thread(until, (pod.remote(directory, 2) / "alive").exists)
+        await asyncio.to_thread(wait_until, (pod.remote(directory, 2) / "alive").exists)
         assert all([answer.confirmed async for answer in stop_run(directory, pod.access, grace=1.0)])
         ended = await launching
     assert ended is not None

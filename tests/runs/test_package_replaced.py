@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over, unattended
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.procs import python_env
 from tui.runs.launch.on_end_actions import pending_actions
@@ -31,7 +31,7 @@ def test_a_keeper_whose_package_is_gone_restarts_the_run_and_carries_out_its_act
 
     (installed / "tui").rename(installed / "replaced")
     go.touch()
-    until(lambda: status_of(directory).attempt == 1)
+    wait_until(lambda: status_of(directory).attempt == 1)
     Path(f"{go}.again").touch()
     status = over(directory)
     unattended(directory)

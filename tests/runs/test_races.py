@@ -11,18 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import tagged, until
+from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import Pod, over, unattended
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.worker import Worker
 from tui.runs.discovery import FoundRun, import_run
+from tui.runs.keeper import attempt_start
 from tui.runs.keeper.attempt_start import AttemptStarter
 from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.start import ensure_keeper, is_complete
+from tui.runs.launch.gang import Gang
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_status import WORKER_REPORT, status_of
+from tui.runs.record.run_status import STOP_REQUESTED, WORKER_REPORT, status_of
 from tui.runs.worker.queries import RemoteState
 from tui.ssh.fleet import Fleet
 
@@ -42,7 +45,7 @@ def end_jobs(pod: Pod, directory: RunDirectory) -> None:
     """Let the jobs end by themselves, and wait until every worker has recorded the exit."""
     for worker in pod.workers:
         (worker.home / "end").touch()
-    until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
+    wait_until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
 
 
 @needs_pod
@@ -68,10 +71,45 @@ def test_a_launch_prevented_by_a_stop_from_another_machine_counts_as_stopped_and
 
 
 @needs_pod
+def test_a_keeper_that_ends_while_it_calls_a_launch_off_leaves_the_run_as_it_is(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pod.workers[2].home / ".profile").write_text("sleep 1000\n")
+    spec = pod.spec("sleep", "1000")
+    directory = RunDirectory.create(pod.home / "runs", spec.run)
+
+    async def launch() -> None:
+        ending = asyncio.Event()
+
+        class LingeringGang(Gang):
+            async def run(self) -> None:
+                try:
+                    await super().run()
+                finally:
+                    ending.set()
+                    await asyncio.sleep(1000)
+
+        monkeypatch.setattr(attempt_start, "Gang", LingeringGang)
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
+            starting = AttemptStarter(
+                directory, fleet, spec.keeper_timeouts, Leadership(spec.run, fleet), spec=spec, attempt=0
+            )
+            launching = asyncio.ensure_future(starting.launch())
+            await asyncio.to_thread(wait_until, (pod.remote(directory, 2) / "alive").exists)
+            directory.append_event(STOP_REQUESTED, by="user", grace=1.0)
+            await ending.wait()
+            launching.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await launching
+
+    asyncio.run(launch())
+
+
+@needs_pod
 def test_an_attempt_that_another_keeper_has_launched_is_followed(pod: Pod, tmp_path: Path) -> None:
     script = '[ "$TPU_TUI_ATTEMPT" = 1 ] || exit 3; exec sleep 1000'
     other = pod.launch("sh", "-c", script, restarts=1)
-    until(lambda: (status_of(other).attempt, status_of(other).state) == (1, RunState.RUNNING))
+    wait_until(lambda: (status_of(other).attempt, status_of(other).state) == (1, RunState.RUNNING))
     own = RunDirectory.create(tmp_path / "runs", other.run)
 
     async def launch() -> None:
@@ -106,7 +144,7 @@ def test_a_stop_after_the_end_does_not_change_how_the_run_ended(pod: Pod, attend
 def test_a_keeper_whose_directory_is_renamed_while_it_launches_ends_without_an_error(pod: Pod) -> None:
     (pod.workers[2].home / ".profile").write_text("sleep 1\n")
     directory = pod.launch("sleep", "1000")
-    until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
+    wait_until(lambda: any(event.get("phase") == "prepare" for event in directory.events()[0]))
     directory.path.rename(directory.path.with_name("renamed"))
     renamed = RunDirectory.open(directory.path.with_name("renamed"))
     pod.launched.append(renamed)

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from tests.runs.disks import NoDiskError, mounted
-from tests.runs.pipes import content_of, tagged, until
+from tests.runs.pipes import content_of, tagged
 from tests.runs.ssh_pod import Pod, digest, over, unattended
 from tests.runs.test_worker_disk import FILLING, written
 from tests.runs.test_worker_removed import kill_supervisors
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.follow.catch_up import catch_up
 from tui.runs.keeper.start import ensure_keeper
@@ -38,7 +39,7 @@ def on_one(pod: Pod, script: str, *words: str) -> RunDirectory:
 
 
 def mirrored(directory: RunDirectory, index: int, text: bytes) -> None:
-    until(lambda: content_of(directory.log_path(index)) == text)
+    wait_until(lambda: content_of(directory.log_path(index)) == text)
 
 
 @pytest.mark.parametrize("taken", ["log", "log log.keep", "../1", "../../../runs", "../../../../.tpu-tui"])
@@ -90,7 +91,7 @@ def kill_keeper(directory: RunDirectory) -> None:
 def test_a_stop_finds_a_job_without_directory_and_supervisor_by_its_recorded_tag(pod: Pod) -> None:
     directory = on_one(pod, "exec env -i sleep 1000")
     tag = (pod.remote(directory, 1) / "tag").read_text().strip()
-    until(lambda: len(tagged(tag)) == 1)
+    wait_until(lambda: len(tagged(tag)) == 1)
     kill_keeper(directory)
     orphan(pod, directory)
     assert tagged(tag)
@@ -169,7 +170,7 @@ def cut_short(pod: Pod) -> RunDirectory:
 def test_a_log_that_its_job_cut_short_is_noted(pod: Pod) -> None:
     directory = cut_short(pod)
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
-    until(lambda: any("cut it short" in note for note in status_of(directory).notes))
+    wait_until(lambda: any("cut it short" in note for note in status_of(directory).notes))
     assert all(answer.confirmed for answer in pod.stop(directory))
     assert over(directory, 90).state is RunState.STOPPED
     assert directory.log_path(1).read_bytes() == b"123456789\nafter\n"

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, tagged, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, tagged
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import MARK, OpensshWorker, needs_sshd
+from tests.waiting import wait_until
 from tui.pod.run import RunState
 from tui.runs.record.run_status import status_of
 
@@ -61,13 +62,13 @@ def _send(number: signal.Signals, pids: list[int]) -> None:
 def test_the_output_and_exit_of_a_job_whose_vm_is_shut_down_are_recorded(pod: Pod) -> None:
     directory = pod.running("sh", "-c", SAVING, on_failure="leave")
     remote, mirror = pod.remote(directory, 1), directory.log_path(1)
-    until(lambda: content_of(mirror) == b"training\n")
+    wait_until(lambda: content_of(mirror) == b"training\n")
     shut_down(pod.workers[1])
-    until(lambda: not tagged((remote / "tag").read_text().strip()))
+    wait_until(lambda: not tagged((remote / "tag").read_text().strip()))
     assert (remote / "log").read_bytes() == b"training\n" + SAVING_OUTPUT
-    until((remote / "status").exists, 10)
+    wait_until((remote / "status").exists, seconds=10)
     pod.workers[1].start()
-    until(lambda: status_of(directory).workers[1].ended)
+    wait_until(lambda: status_of(directory).workers[1].ended)
     part = status_of(directory).workers[1]
     assert (part.exit_code, part.signal, part.recorded) == (143, None, True)
     assert mirror.read_bytes() == b"training\n" + SAVING_OUTPUT
@@ -83,7 +84,7 @@ def test_a_supervisor_that_is_terminated_waits_for_its_job(worker: PipeWorker) -
     worker.launch(run).through()
     assert (ended(worker, run)["exit"], ended(worker, run)["signal"]) == ("129", "HUP")
     worker.launch(held).through()
-    until(lambda: content_of(worker.directory(held) / "log") == b"training\n")
+    wait_until(lambda: content_of(worker.directory(held) / "log") == b"training\n")
     mark = f"HOME={worker.home}".encode()
     for number in (signal.SIGTERM, signal.SIGHUP):
         _send(number, _marked(mark))

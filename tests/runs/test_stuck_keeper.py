@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.operator.keeper_supervision import KeeperWatch
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
@@ -138,7 +138,7 @@ def test_a_frozen_keeper_counts_as_stuck_cannot_be_replaced_and_continues_when_i
     assert keeper is not None
     os.kill(keeper, signal.SIGSTOP)
     try:
-        until(lambda: Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].startswith("T"))
+        wait_until(lambda: Path(f"/proc/{keeper}/stat").read_text().rpartition(") ")[2].startswith("T"))
         path = here.path / KEEPER_FILE
         *words, awake = path.read_text().split()
         path.write_text(" ".join([*words, f"{float(awake) - 40:.3f}"]) + "\n")
@@ -153,7 +153,7 @@ def test_a_frozen_keeper_counts_as_stuck_cannot_be_replaced_and_continues_when_i
     finally:
         os.kill(keeper, signal.SIGCONT)
     assert over(here).state is RunState.STOPPED
-    until(lambda: here.keeper_status().state == "gone")
+    wait_until(lambda: here.keeper_status().state == "gone")
     assert pod.mirrors_are_exact(here)
 
 
@@ -164,7 +164,7 @@ def test_once_a_stuck_keeper_is_killed_another_one_takes_its_place(pod: Pod) -> 
     assert first is not None
     os.kill(first, signal.SIGSTOP)
     os.kill(first, signal.SIGKILL)
-    until(lambda: not here.keeper_status().alive)
+    wait_until(lambda: not here.keeper_status().alive)
     assert here.keeper_status().state == "gone"
     assert asyncio.run(ensure_keeper(here, pod.access, timeouts=pod.timeouts))
     assert here.keeper_status().pid != first

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.pods import pod_home, running_pod, until
+from tests.pods import pod_home, running_pod
+from tests.waiting import until
 from tui.localpod.pod import LocalPod
 from tui.operator import LaunchRequest, Operator
 from tui.pod.creation.slice_request import SliceRequest
@@ -55,8 +56,10 @@ class Scene:
         spec = await self.operator.launches.plan(request)
         spec = replace(spec, keeper_timeouts=PATIENCE, access=replace(spec.access, keepalive=keepalive))
         directory = await self.operator.launches.start(spec)
-        await until(lambda: status_of(directory).state is not RunState.PREPARING, "the run is running", DEADLINE_S)
-        await until(lambda: self.followed(directory), "every worker is followed", DEADLINE_S)
+        await until(
+            lambda: status_of(directory).state is not RunState.PREPARING, "the run is running", seconds=DEADLINE_S
+        )
+        await until(lambda: self.followed(directory), "every worker is followed", seconds=DEADLINE_S)
         return directory
 
     @staticmethod
@@ -66,8 +69,8 @@ class Scene:
 
     @staticmethod
     async def over(directory: RunDirectory) -> RunStatus:
-        await until(lambda: status_of(directory).state.is_over, "the run is over", DEADLINE_S)
-        await until(lambda: not directory.keeper_status().alive, "its keeper has ended", DEADLINE_S)
+        await until(lambda: status_of(directory).state.is_over, "the run is over", seconds=DEADLINE_S)
+        await until(lambda: not directory.keeper_status().alive, "its keeper has ended", seconds=DEADLINE_S)
         return status_of(directory)
 
     async def change(self, action: str) -> None:
@@ -152,18 +155,20 @@ async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_noted(sc
     directory = await scene.running(keepalive=0.3)
     hung = scene.pod.machines.pids("local")[1]
     os.kill(hung, signal.SIGSTOP)
-    await until(lambda: slice_notes(directory), "the API was queried", DEADLINE_S)
+    await until(lambda: slice_notes(directory), "the API was queried", seconds=DEADLINE_S)
     note = slice_notes(directory)[0]
     assert (note.get("slice"), note.get("gone")) == ("ready", False)
     assert "READY and healthy; so worker 1 crashed or hangs, or the network" in str(note.get("text"))
     scene.pod.service.set_health("local", "UNHEALTHY_MAINTENANCE", "the host is being serviced")
     await until(
-        lambda: slice_notes(directory)[-1].get("slice") == "maintenance", "maintenance is recorded", DEADLINE_S
+        lambda: slice_notes(directory)[-1].get("slice") == "maintenance",
+        "maintenance is recorded",
+        seconds=DEADLINE_S,
     )
     assert status_of(directory).state is RunState.RUNNING
     os.kill(hung, signal.SIGCONT)
     await until(
-        lambda: status_of(directory).workers[1].link == "restored", "the worker is followed again", DEADLINE_S
+        lambda: status_of(directory).workers[1].link == "restored", "the worker is followed again", seconds=DEADLINE_S
     )
     scene.pod.service.set_health("local", "HEALTHY")
     answers = [answer async for answer in scene.operator.runs.stop(directory, 1.0)]
@@ -198,7 +203,7 @@ async def test_a_run_that_may_be_restarted_waits_for_its_slice_and_goes_on_with_
     await until(
         lambda: any("waiting for slice local" in note for note in status_of(directory).notes),
         "the keeper waits",
-        DEADLINE_S,
+        seconds=DEADLINE_S,
     )
     waiting = status_of(directory)
     assert (waiting.state, waiting.attempt) == (RunState.PREPARING, 1)
@@ -224,11 +229,11 @@ async def test_a_keeper_killed_while_it_waits_for_a_slice_is_replaced_by_one_tha
     job = 'echo "try $TPU_TUI_ATTEMPT"; [ $TPU_TUI_ATTEMPT = 1 ] || exec sleep 1000'
     directory = await small_scene.running("sh", "-c", job, restarts=1)
     await small_scene.change("stop")
-    await until(lambda: waiting_notes(directory), "the keeper waits", DEADLINE_S)
+    await until(lambda: waiting_notes(directory), "the keeper waits", seconds=DEADLINE_S)
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
-    await until(lambda: not directory.keeper_status().alive, "its keeper has been killed", DEADLINE_S)
+    await until(lambda: not directory.keeper_status().alive, "its keeper has been killed", seconds=DEADLINE_S)
     await ensure_keeper(directory, await small_scene.operator.connections.access(), timeouts=PATIENCE)
-    await until(lambda: len(waiting_notes(directory)) == 2, "another keeper waits", DEADLINE_S)
+    await until(lambda: len(waiting_notes(directory)) == 2, "another keeper waits", seconds=DEADLINE_S)
     await small_scene.change("start")
     status = await small_scene.over(directory)
     assert (status.state, status.exit_codes, status.attempt) == (RunState.SUCCEEDED, (0,), 1), status.notes
@@ -240,7 +245,7 @@ async def test_a_stop_by_the_user_ends_the_wait_for_a_slice(small_scene: Scene) 
     await until(
         lambda: any("waiting for slice local" in note for note in status_of(directory).notes),
         "the keeper waits",
-        DEADLINE_S,
+        seconds=DEADLINE_S,
     )
     async for _ in small_scene.operator.runs.stop(directory, 0.5):
         pass

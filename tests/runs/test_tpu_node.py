@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.pods import pod_home, running_pod, until
+from tests.pods import pod_home, running_pod
+from tests.waiting import until
 from tui.cloud.compute.compute_requests import ComputeRequests
 from tui.operator import LaunchRequest, Operator
 from tui.operator.resources.usage import runs_on
@@ -62,7 +63,7 @@ async def test_a_tpu_node_is_trained_on_from_the_vms_of_its_group(pod_home: Path
             job = JobOptions(JOB, runtime="xrt", env={"OUT": str(tmp_path)})
             spec = await operator.launches.plan(LaunchRequest(node, job, preflight=True))
             directory = await operator.launches.start(spec)
-            await until(lambda: status_of(directory).state.is_over, "it is over", ENOUGH_S)
+            await until(lambda: status_of(directory).state.is_over, "it is over", seconds=ENOUGH_S)
             assert status_of(directory).state.value == "succeeded"
         finally:
             await operator.close()

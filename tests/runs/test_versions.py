@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
+from tests.waiting import wait_until
 from tui.checks.workers.check_facts import Facts
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
@@ -95,7 +95,7 @@ def test_a_launch_records_the_versions_that_the_jobs_interpreter_has(
 ) -> None:
     pod.preflight = preflight
     directory = pod.running(interpreter, "-c", "import time; print('on', flush=True); time.sleep(1000)")
-    until(lambda: status_of(directory).versions)
+    wait_until(lambda: status_of(directory).versions)
     assert status_document(status_of(directory), None)["versions"] == {"runtime": None, **XLA}
     pod.stop(directory)
     assert over(directory).state is RunState.STOPPED

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.runs.disks import NoDiskError, fill, mounted
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged
+from tests.waiting import wait_until
 from tui.pod.run import Run
 from tui.runs.worker.calls import parse_outcome
 
@@ -87,7 +88,7 @@ def test_a_job_held_in_its_write_is_stopped_and_its_output_is_not_lost(worker: P
     run = filling(disk, *TOO_MUCH)
     worker.launch(run).through()
     directory = worker.directory(run)
-    until((directory / "full").exists)
+    wait_until((directory / "full").exists)
     answers = worker.ask("stop", run, 10, 0)[0]
     assert (answers[0].word, parse_outcome(answers[0]).signal) == ("stopped", "TERM"), answers
     log = (directory / "log").read_bytes()
@@ -106,8 +107,8 @@ def bytes_in_pipe(pid: int) -> int:
 def test_output_that_a_killed_job_left_in_the_pipe_of_a_full_disk_is_not_lost(worker: PipeWorker, disk: Path) -> None:
     run = filling(disk, *TOO_MUCH)
     pid = int(worker.launch(run).through())
-    until((worker.directory(run) / "full").exists)
-    until(lambda: bytes_in_pipe(pid) > 0)
+    wait_until((worker.directory(run) / "full").exists)
+    wait_until(lambda: bytes_in_pipe(pid) > 0)
     before, in_pipe = (worker.directory(run) / "log").stat().st_size, bytes_in_pipe(pid)
     os.kill(pid, 9)
     status = ended(worker, run)
@@ -121,7 +122,7 @@ def test_output_that_a_killed_job_left_in_the_pipe_of_a_full_disk_is_not_lost(wo
 def test_a_job_goes_on_when_there_is_room_again(worker: PipeWorker, disk: Path) -> None:
     run = filling(disk, 18_000, 500, 0)
     worker.launch(run).through()
-    until((worker.directory(run) / "full").exists)
+    wait_until((worker.directory(run) / "full").exists)
     (disk / "ballast").unlink()
     assert ended(worker, run)["exit"] == "0"
     log = (worker.directory(run) / "log").read_bytes()

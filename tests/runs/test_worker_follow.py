@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, until
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux
+from tests.waiting import wait_until
 from tui.runs.worker.calls import MOST_POLLS_PER_S, build_call, poll_interval_s
 from tui.ssh.exec.script_protocol import Answer, parse_answers
 
@@ -59,7 +60,7 @@ def test_a_live_run_whose_log_was_cut_short_has_not_ended(worker: PipeWorker) ->
     run = a_run("sh", "-c", 'echo 123456789; while [ ! -e "$HOME/end" ]; do sleep 0.1; done')
     worker.launch(run).through()
     log = worker.directory(run) / "log"
-    until(lambda: log.stat().st_size == 10)
+    wait_until(lambda: log.stat().st_size == 10)
     os.truncate(log, 0)
     answers, _, _ = worker.ask("follow", run, 10, 1, 0)
     assert [answer.word for answer in answers] == ["short", "room"]
@@ -94,7 +95,7 @@ def test_workers_of_a_large_pod_poll_their_logs_less_often(worker: PipeWorker, w
     run = a_run("sleep", "1000")
     worker.launch(run).through()
     worker.open(build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root, pace=poll_interval_s(workers)))
-    until(lambda: f"{pace:.2f}" in _pauses(worker.directory(run)))
+    wait_until(lambda: f"{pace:.2f}" in _pauses(worker.directory(run)))
     worker.ask("stop", run, 10, 0)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux
+from tests.waiting import wait_until
 
 pytestmark = [needs_linux, pytest.mark.timing]
 PYTHON = sys.executable
@@ -48,7 +49,7 @@ def test_words_and_secrets_arrive_exactly_and_are_on_no_command_line(worker: Pip
     run = a_run("sh", "-c", 'printf "%s\\0" "$@" "$MY_TOKEN"; sleep 60', "sh", *words)
     worker.launch(run, {"MY_TOKEN": "hush'hush"}).through()
     wanted = b"".join(word.encode() + b"\0" for word in (*words, "hush'hush"))
-    until(lambda: content_of(worker.directory(run) / "log") == wanted)
+    wait_until(lambda: content_of(worker.directory(run) / "log") == wanted)
     listing = subprocess.run(["ps", "axww"], capture_output=True, check=True).stdout
     assert b"hush'hush" not in listing
     worker.ask("stop", run, 10, 0)
@@ -127,7 +128,7 @@ def test_a_run_root_may_lie_anywhere(worker: PipeWorker) -> None:
     root = worker.root / "it's a $place"
     run = a_run("echo", "here", run_root=str(root))
     worker.launch(run).through()
-    until((root / "runs" / run.id / "0" / "status").exists)
+    wait_until((root / "runs" / run.id / "0" / "status").exists)
     assert (root / "runs" / run.id / "0" / "log").read_text() == "here\n"
 
 
@@ -135,7 +136,7 @@ def test_a_hundred_megabytes_arrive_in_the_log_unchanged(worker: PipeWorker) -> 
     program = "import sys\nfor i in range(100): sys.stdout.buffer.write(bytes([i]) * 1048576)"
     run = a_run(PYTHON, "-c", program)
     worker.launch(run).through()
-    until(lambda: (worker.directory(run) / "status").exists(), 60)
+    wait_until(lambda: (worker.directory(run) / "status").exists(), seconds=60)
     wanted = hashlib.sha256(b"".join(bytes([i]) * 1048576 for i in range(100))).hexdigest()
     assert hashlib.sha256((worker.directory(run) / "log").read_bytes()).hexdigest() == wanted
     # The space that was reserved ahead is released.
@@ -163,11 +164,11 @@ def test_a_full_disk_holds_the_job_and_loses_nothing(worker: PipeWorker, tmp_pat
         launch.send(b"ok!")
         launch.answer()
         directory = mount / "runs" / run.id / "0"
-        until((directory / "full").exists, 60)
+        wait_until((directory / "full").exists, seconds=60)
         assert not (directory / "status").exists()
         ballast.unlink()
-        until((directory / "status").exists, 60)
+        wait_until((directory / "status").exists, seconds=60)
         assert (directory / "log").read_bytes() == b"0123456789abcde\n" * 3_000_000
     finally:
         worker.close()
-        until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)
+        wait_until(lambda: subprocess.run(["umount", str(mount)], capture_output=True).returncode == 0)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged, until
+from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux, tag_of, tagged
+from tests.waiting import wait_until
 from tui.runs.worker.calls import worker_script
 
 pytestmark = [needs_linux, pytest.mark.timing]
@@ -90,7 +91,7 @@ def test_a_launch_without_go_leaves_no_trace(worker: PipeWorker) -> None:
     assert launch.process.stdin
     launch.process.stdin.close()
     assert launch.answer().word == "disarmed"
-    until(lambda: not worker.directory(run).exists())
+    wait_until(lambda: not worker.directory(run).exists())
     assert not (worker.root / "ran").exists()
 
 

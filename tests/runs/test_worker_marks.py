@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux
+from tests.waiting import wait_until
 from tui.runs.worker.calls import parse_outcome
 
 pytestmark = [needs_linux, pytest.mark.timing]
@@ -48,8 +49,8 @@ def _kill_leftovers() -> Iterator[None]:
 def test_a_leader_that_changed_its_limit_is_stopped(worker: PipeWorker, shell: str) -> None:
     run = a_run("sh", "-c", f"(setsid sleep {LONG} &); exec {SHED} sh -c 'echo on; {shell} {LONG}; true'")
     worker.launch(run).through()
-    until(lambda: content_of(worker.directory(run) / "log") == b"on\n")
-    until(lambda: len(sleeping()) == 2)
+    wait_until(lambda: content_of(worker.directory(run) / "log") == b"on\n")
+    wait_until(lambda: len(sleeping()) == 2)
     answers = worker.ask("stop", run, 20, 0)[0]
     assert (answers[0].word, parse_outcome(answers[0]).signal) == ("stopped", "TERM"), answers
     assert not sleeping()
@@ -61,7 +62,7 @@ def test_a_child_without_one_of_its_marks_is_stopped(worker: PipeWorker, shed: s
     run = a_run("sh", "-c", f"{LEFT[shed]} echo on; exec sleep {LONG}")
     worker.env["TPU_TUI_TEST"] = "1"
     worker.launch(run).through()
-    until(lambda: len(sleeping()) == 2)
+    wait_until(lambda: len(sleeping()) == 2)
     assert worker.ask("stop", run, 20, 0)[0][0].word == "stopped"
     assert not sleeping()
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux
+from tests.waiting import wait_until
 from tui.runs.worker.queries import RemoteState, parse_state
 
 pytestmark = [needs_linux, pytest.mark.timing]
@@ -24,7 +25,7 @@ def _run_before(worker: PipeWorker, program: str, script: str) -> None:
 def test_a_run_that_is_being_prepared_is_reported_as_undecided_and_not_deleted(worker: PipeWorker) -> None:
     run = a_run("true")
     launch = worker.launch(run, held_back=1)
-    until((worker.directory(run) / "run.json").exists)
+    wait_until((worker.directory(run) / "run.json").exists)
     assert parse_state(worker.ask("status", run)[0][0]) is RemoteState.UNDECIDED
     assert worker.ask("delete", run)[0][0].word == "alive"
     launch.send(b"}")
@@ -74,7 +75,7 @@ def test_a_launch_that_is_being_undone_is_not_decided_yet(worker: PipeWorker) ->
     assert launch.answer().word == "started"
     assert launch.process.stdin
     launch.process.stdin.close()
-    until((worker.directory(run) / "aborted").exists)
+    wait_until((worker.directory(run) / "aborted").exists)
     answer = worker.ask("status", run)[0][0]
     was_ended = (worker.directory(run) / "status").stat().st_size if answer.number("exit") is not None else 0
     assert parse_state(answer) is (RemoteState.ABORTED if was_ended else RemoteState.UNDECIDED)
@@ -85,7 +86,7 @@ def test_a_launch_that_is_being_undone_is_not_decided_yet(worker: PipeWorker) ->
 def test_after_a_second_stop_the_end_is_still_recorded_as_stopped(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "trap 'exit 0' TERM; echo on; sleep 1000 & wait")
     worker.launch(run).through()
-    until(lambda: content_of(worker.directory(run) / "log") == b"on\n")
+    wait_until(lambda: content_of(worker.directory(run) / "log") == b"on\n")
     for _ in range(2):
         assert worker.ask("stop", run, 10, 1)[0][0].fields["exit"] == "0"
     end = next(answer for answer in worker.ask("follow", run, 0, 10, 0)[0] if answer.word == "end")

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, tag_of, tagged, until
+from tests.runs.pipes import PipeWorker, a_run, content_of, ended, needs_linux, tag_of, tagged
+from tests.waiting import wait_until
 from tui.pod.run import Run
 from tui.runs.worker.calls import build_call, parse_outcome
 from tui.ssh.exec.script_protocol import Answer, parse_answers
@@ -54,7 +55,7 @@ def follow(worker: PipeWorker, run: Run, offset: int, seconds: int) -> tuple[lis
 def running(worker: PipeWorker, run: Run, taken: str) -> None:
     """Launch a run, and wait until its job has removed what `taken` names."""
     worker.launch(run).through()
-    until(lambda: b"two" in follow(worker, run, 0, 1)[1])
+    wait_until(lambda: b"two" in follow(worker, run, 0, 1)[1])
     if taken == "directory removed":
         shutil.rmtree(worker.directory(run), ignore_errors=True)  # as a cleaner that runs repeatedly does
 
@@ -66,7 +67,7 @@ def test_a_log_taken_away_by_its_job_is_followed_to_its_last_byte(worker: PipeWo
     launch.through()
     made = build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root)
     before = worker.open(made)
-    until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
+    wait_until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
     assert follow(worker, run, 4, 1)[1] == b"two\n"
     (worker.home / "end").touch()
     status = ended(worker, run)
@@ -87,7 +88,7 @@ def test_a_follower_that_begins_while_its_directory_is_taken_away_sends_every_by
 ) -> None:
     run = a_run("sh", "-c", f"echo one; {WAIT}; echo two; exit 5")
     worker.launch(run).through()
-    until(lambda: content_of(worker.directory(run) / "log") == b"one\n")
+    wait_until(lambda: content_of(worker.directory(run) / "log") == b"one\n")
     strike, program = worker.home / "strike", worker.root / worker.shell / "bin" / "stat"
     strike.touch()
     real = program.resolve()
@@ -97,7 +98,7 @@ def test_a_follower_that_begins_while_its_directory_is_taken_away_sends_every_by
     program.chmod(0o755)
     made = build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root)
     follower = worker.open(made)
-    until(lambda: not strike.exists())
+    wait_until(lambda: not strike.exists())
     (worker.home / "end").touch()
     out, err = follower.communicate(timeout=60)
     assert out.partition(b"\n")[2] == b"one\ntwo\n"
@@ -112,7 +113,7 @@ def test_a_job_that_took_its_directory_away_is_listed_and_stopped(worker: PipeWo
     tag = tag_of(worker, run)
     running_ = tagged(tag)
     assert running_
-    until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
+    wait_until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
     assert worker.ask("status", run)[0][0].text.split()[2] == "running"
     assert run.id in {answer.text.split()[0] for answer in worker.ask("list", run)[0] if answer.word == "run"}
     assert worker.ask("delete", run)[0][0].word == "alive"
@@ -130,7 +131,7 @@ def test_a_directory_taken_away_during_the_stop_hides_no_exit_code(worker: PipeW
     run = a_run("sh", "-c", f"HERE={HERE}; {script}")
     worker.launch(run).through()
     tag = tag_of(worker, run)
-    until(lambda: follow(worker, run, 0, 1)[1] == b"one\n")
+    wait_until(lambda: follow(worker, run, 0, 1)[1] == b"one\n")
     replies = worker.ask("stop", run, 100, 1, 0)[0]
     assert not tagged(tag)
     # If the whole .tpu-tui directory is removed, no record is written again: only a follower gets the code.
@@ -142,7 +143,7 @@ def test_a_directory_taken_away_during_the_stop_hides_no_exit_code(worker: PipeW
 def test_no_second_run_starts_while_one_whose_directory_is_gone_is_running(worker: PipeWorker, taken: str) -> None:
     run = a_run("sh", "-c", job(taken, "sleep 1000"))
     running(worker, run, taken) if taken != "directory removed" else worker.launch(run).through()
-    until(lambda: b"two" in follow(worker, run, 0, 1)[1])
+    wait_until(lambda: b"two" in follow(worker, run, 0, 1)[1])
     if taken == "all removed":
         shutil.rmtree(worker.home / ".tpu-tui")
     answer = worker.launch(a_run("touch", str(worker.home / "second"))).answer()
@@ -175,7 +176,7 @@ def kill_supervisors(run: Run, worker: int = 0) -> None:
                     found.append(int(path.name))
         return found
 
-    until(lambda: bool(family()))
+    wait_until(lambda: bool(family()))
     while family():
         for pid in family():
             with contextlib.suppress(ProcessLookupError):
@@ -192,7 +193,7 @@ def test_a_job_without_directory_and_supervisor_is_found_by_its_tag(worker: Pipe
     launch.answer()
     launch.send(b"ok!")
     launch.answer()
-    until(lambda: bool(tagged(tag)))
+    wait_until(lambda: bool(tagged(tag)))
     kill_supervisors(run)
     shutil.rmtree(worker.home / ".tpu-tui")
     assert tagged(tag)
@@ -207,7 +208,7 @@ def test_a_job_without_directory_and_supervisor_is_found_by_its_environment_too(
     run = a_run("sleep", "1000")
     worker.launch(run).through()
     tag = tag_of(worker, run)
-    until(lambda: bool(tagged(tag)))
+    wait_until(lambda: bool(tagged(tag)))
     kill_supervisors(run)
     shutil.rmtree(worker.home / ".tpu-tui")
     answer = worker.launch(a_run("true")).answer()
@@ -222,7 +223,7 @@ def test_a_job_is_found_after_the_home_directory_has_changed(worker: PipeWorker)
     tag = tag_of(worker, run)
     home, worker.home = worker.home, worker.root / "another"
     worker.home.mkdir()
-    until(lambda: follow(worker, run, 0, 1)[1] == b"on\n")
+    wait_until(lambda: follow(worker, run, 0, 1)[1] == b"on\n")
     replies = worker.ask("stop", run, 10, 1, int(tag))[0]
     assert (replies[0].word, parse_outcome(replies[0]).exit_code) == ("stopped", 143), replies
     assert not tagged(tag)
@@ -251,8 +252,8 @@ def test_a_process_of_another_user_is_not_trusted_to_be_a_supervisor(worker: Pip
         path.chmod(0o644)
     command = ["setpriv", "--reuid=65534", "--clear-groups", "sh", "./worker.sh", "supervise", run.id, "0", "x", ""]
     with subprocess.Popen(command, cwd=place) as impostor:
-        until(lambda: b"supervise" in Path(f"/proc/{impostor.pid}/cmdline").read_bytes())
-        until(lambda: Path(f"/proc/{impostor.pid}/fd/8").exists())
+        wait_until(lambda: b"supervise" in Path(f"/proc/{impostor.pid}/cmdline").read_bytes())
+        wait_until(lambda: Path(f"/proc/{impostor.pid}/fd/8").exists())
         try:
             assert worker.ask("status", run)[0][0].word == "norun"
             assert worker.ask("list", run)[0][-1].word == "listed"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import Launch, PipeWorker, a_run, content_of, ended, needs_linux, tag_of, tagged, until
+from tests.runs.pipes import Launch, PipeWorker, a_run, content_of, ended, needs_linux, tag_of, tagged
+from tests.waiting import wait_until
 from tui.pod.run import Run
 from tui.runs.worker.calls import parse_outcome
 
@@ -28,7 +29,7 @@ def test_the_lock_file_is_removed_when_the_device_is_free(worker: PipeWorker, tm
     worker.env.update({"TPU_TUI_DEVICES": str(device), "TPU_TUI_LOCKFILE": str(lock)})
     run = a_run("sh", "-c", f"exec 3<{device}; touch {lock}; sleep 100")
     worker.launch(run).through()
-    until(lock.exists)
+    wait_until(lock.exists)
     assert worker.ask("stop", run, 10, 0)[0][0].word == "stopped"
     assert not lock.exists()
 
@@ -66,7 +67,7 @@ def test_a_stop_leaves_no_stubborn_process_and_touches_no_neighbour(worker: Pipe
     run = a_run("sh", "-c", STUBBORN)
     worker.launch(run).through()
     tag = tag_of(worker, run)
-    until(lambda: len(tagged(tag)) >= 6)
+    wait_until(lambda: len(tagged(tag)) >= 6)
     answers, _, _ = worker.ask("stop", run, 5, 0)
     assert answers[0].word == "stopped", answers
     assert parse_outcome(answers[0]).signal == "KILL"
@@ -89,7 +90,7 @@ def test_a_stop_is_answered_the_same_a_second_time(worker: PipeWorker) -> None:
 def test_a_process_that_handles_sigterm_has_its_grace_time(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "trap 'sleep 0.5; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")
     worker.launch(run).through()
-    until(lambda: content_of(worker.directory(run) / "log") == b"ready\n")
+    wait_until(lambda: content_of(worker.directory(run) / "log") == b"ready\n")
     answers, _, _ = worker.ask("stop", run, 300, 0)
     assert parse_outcome(answers[0]).exit_code == 0
     assert (worker.directory(run) / "log").read_bytes().startswith(b"ready\n")
@@ -115,7 +116,7 @@ def test_a_stop_sends_sigterm_once_to_each_process(worker: PipeWorker) -> None:
     run = a_run(PYTHON, "-c", COUNTING)
     worker.launch(run).through()
     log = worker.directory(run) / "log"
-    until(lambda: content_of(log).count(b"ready\n") == 13)
+    wait_until(lambda: content_of(log).count(b"ready\n") == 13)
     assert worker.ask("stop", run, 300, 0)[0][0].word == "stopped"
     assert log.read_bytes().splitlines()[13:] == [b"answers 1"] * 13
 
@@ -140,7 +141,7 @@ def test_a_leader_that_ends_at_once_leaves_the_others_their_time_to_save(worker:
     run = a_run(PYTHON, "-c", SAVING)
     worker.launch(run).through()
     log = worker.directory(run) / "log"
-    until(lambda: content_of(log).count(b"ready\n") == 2)
+    wait_until(lambda: content_of(log).count(b"ready\n") == 2)
     assert worker.ask("stop", run, 300, 0)[0][0].word == "stopped"
     assert log.read_bytes().splitlines()[2:] == [b"answers 1"] * 2
 
@@ -158,7 +159,7 @@ def test_stopping_a_prepared_run_keeps_it_from_ever_starting(worker: PipeWorker)
 def _half_sent(worker: PipeWorker, run: Run) -> tuple[Launch, bytes]:
     """Start a launch that waits for the last bytes of its input, its directory not yet marked; return both."""
     launch = worker.launch(run, held_back=1)
-    until((worker.directory(run) / "run.json").exists)
+    wait_until((worker.directory(run) / "run.json").exists)
     assert not (worker.directory(run) / "place").exists()
     return launch, b"}"
 
@@ -217,7 +218,7 @@ def test_a_run_whose_supervisors_were_killed_is_lost_and_can_still_be_stopped(wo
         found = map(Path, glob.iglob("/proc/[0-9]*/fd/*"))  # noqa: PTH207 - iglob ignores processes that end meanwhile
         return sorted({int(path.parts[2]) for path in found if same_file(path, alive)})
 
-    until(lambda: bool(family()))
+    wait_until(lambda: bool(family()))
     while family():
         for pid in family():
             with contextlib.suppress(ProcessLookupError):
@@ -272,13 +273,13 @@ def test_a_process_that_forks_and_leaves_its_session_all_the_time_does_not_escap
         pytest.skip("no cgroup v2 with cgroup.kill can be made here")
     run = a_run(PYTHON, "-c", COMET, str(pause))
     worker.launch(run).through()
-    until(lambda: content_of(worker.directory(run) / "log") == b"away\n")
+    wait_until(lambda: content_of(worker.directory(run) / "log") == b"away\n")
     group = Path((worker.directory(run) / "cgroup").read_text().strip())
     assert group.is_dir()
     answers, _, _ = worker.ask("stop", run, 5, 0)
     assert answers[0].word == "stopped", answers
     assert tagged(tag_of(worker, run)) == []
-    until(lambda: not group.exists())
+    wait_until(lambda: not group.exists())
 
 
 def test_a_job_of_short_lived_children_is_ended_completely(worker: PipeWorker) -> None:
@@ -287,7 +288,7 @@ def test_a_job_of_short_lived_children_is_ended_completely(worker: PipeWorker) -
     )
     run = a_run("sh", "-c", forking)
     worker.launch(run).through()
-    until(lambda: content_of(worker.directory(run) / "log") == b"away\n")
+    wait_until(lambda: content_of(worker.directory(run) / "log") == b"away\n")
     assert worker.ask("stop", run, 5, 0)[0][0].word == "stopped"
     assert tagged(tag_of(worker, run)) == []
 
@@ -299,7 +300,7 @@ def test_a_job_in_namespaces_of_its_own_is_ended_too(worker: PipeWorker, kinds: 
         pytest.skip(f"unshare {kinds} does not work here")
     run = a_run("unshare", *kinds.split(), "sh", "-c", "trap '' TERM; sleep 1000 & wait; sleep 1000")
     worker.launch(run).through()
-    until(lambda: len(tagged(tag_of(worker, run))) >= 3)
+    wait_until(lambda: len(tagged(tag_of(worker, run))) >= 3)
     assert worker.ask("stop", run, 5, 0)[0][0].word == "stopped"
     assert tagged(tag_of(worker, run)) == []
 

@@ -20,7 +20,6 @@ from tests.sshd import OpensshWorker
 from tui.errors import TpuTuiError, UsageError
 from tui.ssh.fetch.destination import Destination
 from tui.ssh.fetch.fetch_files import FetchedFile, fetch_files
-from tui.ssh.fetch.fetch_stream import FetchTimeouts
 from tui.ssh.fetch.placement import STAGING, place_files
 from tui.ssh.fetch.remote_path import RemoteFile, RemotePattern
 from tui.ssh.fleet import Fleet
@@ -308,13 +307,20 @@ async def test_a_link_below_the_directory_is_never_followed(sshd: Start, tmp_pat
 async def test_a_worker_that_sends_nothing_is_named(
     sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.ssh.fetch.fetch_stream.TIMEOUTS", FetchTimeouts(begin_s=1.0))
+    monkeypatch.setattr("tui.ssh.fetch.fetch_stream.BEGIN_TIMEOUT_S", 1.0)
     server = sshd()
     (server.home / ".bashrc").write_text("sleep 600\n")
     (problem,) = await _answers([server], ["out"], tmp_path)
     assert isinstance(problem, TpuTuiError)
     assert "nothing came for 1 s" in problem.sentence
     assert problem.worker == 0
+
+
+def test_a_directory_that_cannot_be_used_is_refused_and_not_kept_open(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(STAGING)).touch()
+    with pytest.raises(UsageError, match="cannot be used"):
+        Destination(tmp_path)
+    assert tmp_path not in [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
 
 
 def test_a_directory_that_cannot_be_locked_is_used_all_the_same(

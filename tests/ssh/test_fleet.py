@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.sshd import OpensshWorker, silent_port
+from tests.waiting import until
 from tui.errors import UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.errors import Reason, SshError
@@ -23,14 +24,6 @@ from tui.ssh.fleet import Fleet
 pytestmark = pytest.mark.timing
 
 Start = Callable[..., OpensshWorker]
-
-
-async def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not condition():
-        assert loop.time() < deadline, f"the condition does not hold within {seconds:.0f} s"
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.py310
@@ -82,7 +75,7 @@ async def test_a_timeout_keeps_the_output_so_far_and_ends_the_command(sshd: Star
         await fleet.connect(0)
         done = await fleet.run(0, f"echo $$ >{pid}; echo early; exec sleep 1000", timeout=3.0)
         assert done == CommandResult(0, None, None, b"early\n", b"", True)
-        await _until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+        await until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
         assert (await fleet.run(0, "true")).ok
 
 
@@ -195,14 +188,14 @@ async def test_a_fast_worker_waits_for_its_reader(sshd: Start) -> None:
     async with Fleet([server.worker], server.access()) as fleet:
         process = await fleet.process(0, f"exec head -c 20000000 /dev/zero | tee {server.home}/copy")
         copy = server.home / "copy"
-        await _until(copy.exists)
+        await until(copy.exists)
         sizes = [-1]
 
         def settled() -> bool:
             sizes.append(copy.stat().st_size)
             return len(sizes) > 20 and sizes[-1] == sizes[-20] > 0
 
-        await _until(settled)
+        await until(settled)
         assert sizes[-1] < 4_000_000
         assert len(await process.stdout.read()) == 20_000_000
 
@@ -212,7 +205,7 @@ async def test_a_broken_connection_is_reported_and_opened_again(sshd: Start) -> 
     async with Fleet([server.worker], server.access()) as fleet:
         connection = await fleet.connect(0)
         running = asyncio.ensure_future(fleet.run(0, f"touch {server.home}/started; sleep 1000"))
-        await _until((server.home / "started").exists)
+        await until((server.home / "started").exists)
         server.cut()
         with pytest.raises(SshError) as caught:
             await running
@@ -227,7 +220,7 @@ async def test_a_worker_that_falls_silent_is_noticed(sshd: Start) -> None:
     server = sshd()
     async with Fleet([server.worker], server.access(keepalive=1.0, keepalive_count=2)) as fleet:
         running = asyncio.ensure_future(fleet.run(0, f"touch {server.home}/started; sleep 1000"))
-        await _until((server.home / "started").exists)
+        await until((server.home / "started").exists)
         server.freeze()
         with pytest.raises(SshError) as caught:
             await running

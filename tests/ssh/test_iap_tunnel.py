@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pods import until
 from tests.ssh.iap_server import IapServer, iap_server
 from tests.sshd import OpensshWorker, needs_sshd
+from tests.waiting import until
 from tui.pod.worker import Worker
 from tui.procs.liveness import pid_exists
 from tui.ssh.config.access import Access

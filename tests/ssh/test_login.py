@@ -14,7 +14,7 @@ import pytest
 from tests.sshd import OpensshWorker, free_port, make_key, silent_port
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access, ClientKey, Login
-from tui.ssh.errors import Reason, SshError, connect_error
+from tui.ssh.errors import Reason, SshError, connect_error, jump_host_error
 from tui.ssh.exec.port_probe import LoginResult, classify_port
 from tui.ssh.fleet import Fleet
 
@@ -93,6 +93,22 @@ async def test_silence_to_the_first_packet_is_reported_as_a_firewall() -> None:
 def test_no_route_is_reported(number: int) -> None:
     error = connect_error(OSError(number, "x"), 2, Login("10.1.1.1", 22, "me"), 15)
     assert (error.reason, error.worker) == (Reason.NO_ROUTE, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("[Errno 111] Connect call failed ('10.1.1.1', 22)", Reason.REFUSED),
+        ("[Errno 113] Connect call failed ('10.1.1.1', 22)", Reason.NO_ROUTE),
+        ("Host is down", Reason.NO_ROUTE),
+        ("Connection timed out", Reason.TIMED_OUT),
+        ("Name or service not known", Reason.NAME),
+        ("something else", Reason.OTHER),
+    ],
+)
+def test_the_message_of_a_jump_host_is_classified(words: str, reason: Reason) -> None:
+    error = jump_host_error(classify_port(2, words).cause, words, 2, Login("10.1.1.1", 22, "me"), "gate")
+    assert (error.reason, error.worker) == (reason, 2)
 
 
 async def test_a_web_server_is_not_an_ssh_server() -> None:
@@ -250,22 +266,3 @@ async def test_a_worker_that_forbids_forwarding_cannot_be_probed_from(sshd: Star
         state = await fleet.probe(0, "127.0.0.1", server.port)
     assert (state.state, state.cause) == ("unknown", "forbidden")
     assert "AllowTcpForwarding" in state.remedy
-
-
-@pytest.mark.parametrize(
-    ("words", "state", "cause"),
-    [
-        ("Connection refused", "closed", "refused"),
-        ("[Errno 111] Connect call failed ('127.0.0.1', 1)", "closed", "refused"),
-        ("No route to host", "filtered", "no route"),
-        ("[Errno 113] Connect call failed ('10.0.0.1', 1)", "filtered", "no route"),
-        ("Network is unreachable", "filtered", "unreachable"),
-        ("Connection timed out", "filtered", "timed out"),
-        ("Name or service not known", "unknown", "name"),
-        ("something else \x1b[31m", "unknown", "other"),
-    ],
-)
-def test_the_message_of_a_refused_channel_is_classified(words: str, state: str, cause: str) -> None:
-    verdict = classify_port(2, words, 5)
-    assert (verdict.state, verdict.cause) == (state, cause)
-    assert "\x1b" not in verdict.detail

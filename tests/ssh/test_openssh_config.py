@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.pipes import until
 from tests.ssh.test_client_keys import _add, agent
-from tests.ssh.test_fleet import _until
 from tests.sshd import OpensshWorker, make_key
+from tests.waiting import until, wait_until
 from tui.errors import UsageError
 from tui.ssh.config.access import Access, Login, local_user, login_for
 from tui.ssh.errors import Reason, SshError
@@ -126,7 +125,7 @@ async def test_a_slow_condition_does_not_block_the_event_loop(sshd: Start, tmp_p
     access = server.access(user=None, config=str(tmp_path / "config"))
     async with Fleet([replace(server.worker, user=None)], access) as fleet:
         running = asyncio.ensure_future(fleet.run(0, "true"))
-        await _until(started.exists)
+        await until(started.exists)
         released.touch()
         assert (await running).ok
 
@@ -167,7 +166,7 @@ async def test_workers_are_reached_through_a_proxy_command_that_ends_with_them(s
         assert [len(row.stdout) for row in rows if isinstance(row, CommandResult)] == [300000] * 3
         assert len(_running(script)) == 3
         server.cut()
-        until(lambda: not server.connections())
+        wait_until(lambda: not server.connections())
         assert (await fleet.run(0, "true")).ok
     assert _running(script) == []
 
@@ -186,7 +185,7 @@ async def test_processes_that_a_proxy_command_leaves_behind_keep_no_file_open_he
             connection = await fleet.connect(0)
             server.cut()
             await asyncio.wait_for(connection.closed.wait(), 20)
-            until(lambda: not _running(script))
+            wait_until(lambda: not _running(script))
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
     for pid in (tmp_path / "left").read_text().split():
         with contextlib.suppress(ProcessLookupError):

@@ -17,7 +17,7 @@ from tui.errors import UsageError, WorkerError
 from tui.ssh.fleet import Fleet
 from tui.ssh.sync.bundle import read_bundle
 from tui.ssh.sync.source_tree import read_tree
-from tui.ssh.sync.upload import SyncResult, UploadTimeouts, code_directory, send_bundle, sync_tree
+from tui.ssh.sync.upload import SyncResult, code_directory, send_bundle, sync_tree
 
 pytestmark = pytest.mark.timing
 
@@ -195,7 +195,7 @@ async def test_a_shell_that_prints_a_lot_or_half_a_line_does_no_harm(sshd: Start
 async def test_a_shell_that_keeps_the_code_from_arriving_is_named(
     sshd: Start, source: Path, monkeypatch: pytest.MonkeyPatch, start_up: str
 ) -> None:
-    monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(begin_s=1.5))
+    monkeypatch.setattr("tui.ssh.sync.upload.BEGIN_TIMEOUT_S", 1.5)
     error = await _refused_by(sshd(), source, start_up, Fleet)
     assert "for 1.5 s" in error.why
     assert "start-up files" in error.remedy
@@ -240,7 +240,8 @@ async def test_a_shell_that_prints_without_end_is_named(
 async def test_a_worker_that_stops_reading_the_code_is_named(
     sshd: Start, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tui.ssh.sync.upload.TIMEOUTS", UploadTimeouts(progress_s=1.0, complaint_s=0.5))
+    monkeypatch.setattr("tui.ssh.sync.upload.PROGRESS_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("tui.ssh.sync.upload.COMPLAINT_TIMEOUT_S", 0.5)
     server = sshd()
     stuck = server.root / "stuck"
     stuck.mkdir()

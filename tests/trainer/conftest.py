@@ -149,13 +149,6 @@ class Pod:
                 process.join()
 
 
-def await_that(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not holds():
-        assert time.monotonic() < deadline, "the condition never became true"
-        time.sleep(0.02)
-
-
 def children(pid: int) -> list[int]:
     """Return the process ids of all children that the process's threads have, ignoring threads that end meanwhile."""
     found: list[int] = []
@@ -177,14 +170,6 @@ def proc_file(pid: int, name: str) -> bytes:
 def command_line(pid: int) -> bytes:
     """Return a process's command line: forked ranks have their parent's, the server that forks loaders its own."""
     return proc_file(pid, "cmdline")
-
-
-def is_alive(pid: int) -> bool:
-    """Return whether the process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def free_port() -> int:

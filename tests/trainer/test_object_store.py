@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.trainer.conftest import await_that
+from tests.trainer.conftest import DEADLINE
+from tests.waiting import wait_until
 from trainer.bench_input import object_store
 
 pytestmark = pytest.mark.timing
@@ -36,7 +37,7 @@ def test_the_object_store_ends_with_the_process_that_started_it_even_if_that_is_
         host, port = owner.stdout.readline().strip().removeprefix("http://").split(":")
         assert answers(host, int(port))
         owner.send_signal(signal.SIGKILL)
-    await_that(lambda: not answers(host, int(port)))
+    wait_until(lambda: not answers(host, int(port)), seconds=DEADLINE)
 
 
 def answers(host: str, port: int) -> bool:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timing
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from tests.trainer.conftest import await_that, is_alive
+from tests.waiting import is_running, wait_until
 from trainer.data.shard_reader import ShardFile, read_shards
 from trainer.errors import TrainerError
 from trainer.storage import pipe_urls
@@ -49,9 +49,9 @@ def test_a_command_and_what_it_started_end_with_a_reader_that_is_killed(number: 
     with reader:
         assert reader.stdout is not None
         pids = [int(pid) for pid in reader.stdout.readline().split()]
-        assert all(map(is_alive, pids))
+        assert all(map(is_running, pids))
         reader.send_signal(number)
-    await_that(lambda: not any(map(is_alive, pids)))
+    wait_until(lambda: not any(map(is_running, pids)))
 
 
 def test_a_hanging_command_can_be_killed_which_ends_its_reader(
@@ -71,7 +71,7 @@ def test_a_hanging_command_can_be_killed_which_ends_its_reader(
 
     waiting = threading.Thread(target=read)
     waiting.start()
-    await_that(begun.exists)
+    wait_until(begun.exists)
     pipe_urls.kill_all()
     waiting.join(DEADLINE)
     assert [type(error) for error in errors] == [pipe_urls.PipeKilledError]

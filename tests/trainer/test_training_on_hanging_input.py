@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.trainer import layouts
-from tests.trainer.conftest import Pod, await_that, is_alive, skip_without_packages
+from tests.trainer.conftest import DEADLINE, Pod, skip_without_packages
+from tests.waiting import is_running, wait_until
 
 skip_without_packages()
 
@@ -49,7 +50,7 @@ def test_sigterm_saves_what_was_trained_before_the_input_hung(
     assert worker.exit_code == 143, worker
     assert worker.err == "No batch came for xla:0/0: step 4 of epoch 1 is skipped.\n"
     assert worker.lines[-1].endswith("at epoch 1 after step 4."), worker
-    await_that(lambda: not any(map(is_alive, commands(log))))
+    wait_until(lambda: not any(map(is_running, commands(log))), seconds=DEADLINE)
     log.unlink()
     source = ["--train-shards", hanging(shapes, log, after=1000)]
     [worker] = pods().run([*TINY, *source, "--shuffle-buffer", "1", "--epochs", "1", *checkpoints], cores=cores)
@@ -72,12 +73,12 @@ def test_each_worker_reports_sigterm_once_where_its_training_hangs_before_the_fi
     log, checkpoints = tmp_path / "log", ["--checkpoint-dir", str(tmp_path / "kept")]
     arguments = [*TINY, "--train-shards", hanging(shapes, log, after=0), *FOR_EVER, *checkpoints]
     pod.start(arguments, workers=workers, cores=cores, entry_point=entry_point)
-    await_that(lambda: commands(log))
+    wait_until(lambda: commands(log), seconds=DEADLINE)
     for worker in reversed(range(workers)):
         os.kill(pod.pid(worker), signal.SIGTERM)
     ended = pod.wait()
     assert [(worker.exit_code, worker.err) for worker in ended] == [(143, BEFORE_THE_FIRST_STEP)] * workers, ended
-    await_that(lambda: not any(map(is_alive, commands(log))))
+    wait_until(lambda: not any(map(is_running, commands(log))), seconds=DEADLINE)
 
 
 def test_sigterm_is_reported_where_the_ranks_wait_for_the_tpu(pod: Pod) -> None:
@@ -96,10 +97,10 @@ def test_a_batch_that_hangs_in_an_evaluation_does_not_keep_a_run_from_saving(
     val = f"pipe:{hang}; cat {shapes}/shapes-val-000000.tar"
     source = ["--train-shards", f"{shapes}/shapes-train-{{000000..000007}}.tar", "--val-shards", val]
     pod.start([*TINY, *source, *FOR_EVER, "--steps-per-epoch", "2", "--checkpoint-dir", str(checkpoints)], cores=2)
-    await_that(lambda: len(commands(log)) > 1)  # the first one only counted samples
+    wait_until(lambda: len(commands(log)) > 1, seconds=DEADLINE)  # the first one only counted samples
     os.kill(pod.pid(0), signal.SIGTERM)
     [worker] = pod.wait()
     assert worker.exit_code == 143, worker
     assert "Stopping on SIGTERM in the evaluation of epoch 1" in worker.out
     assert "at epoch 1 after step 2." in worker.lines[-1]
-    await_that(lambda: not any(map(is_alive, commands(log))))
+    wait_until(lambda: not any(map(is_running, commands(log))), seconds=DEADLINE)

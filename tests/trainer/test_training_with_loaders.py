@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from tests.trainer.conftest import Pod, await_that, children, command_line, is_alive, skip_without_packages
+from tests.trainer.conftest import DEADLINE, Pod, children, command_line, skip_without_packages
+from tests.waiting import is_running, wait_until
 
 skip_without_packages()
 
@@ -36,4 +37,4 @@ def test_the_ranks_of_a_worker_share_what_forks_their_loaders(pod: Pod, shapes: 
     # The next loader process may be requested before the death of the last one is detected.
     assert any(f"{what} loader process" in worker.err for what in ("A", "No")), worker.err
     assert "Traceback" not in worker.err
-    await_that(lambda: not any(map(is_alive, everything)))
+    wait_until(lambda: not any(map(is_running, everything)), seconds=DEADLINE)

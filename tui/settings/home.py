@@ -56,17 +56,19 @@ def _not_regular(path: Path | str) -> OSError:
     return OSError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def read_regular(path: Path | str, offset: int = 0, size: int = MOST_READ_BYTES) -> bytes:
-    """Return at most `size` bytes of a regular file from an offset on. Raises OSError, also if all would be too many.
+def read_regular(path: Path | str, offset: int = 0, size: int | None = None) -> bytes:
+    """Return at most `size` bytes of a regular file from an offset on; without `size`, all of them.
+
+    Raises OSError, also if these are more than `MOST_READ_BYTES`.
 
     Unbuffered: making buffers takes longer than reading a small file.
     """
     with FileIO(open_regular(path)) as file:
-        available = os.fstat(file.fileno()).st_size - offset
-        if available > size == MOST_READ_BYTES:
+        available = max(0, os.fstat(file.fileno()).st_size - offset)
+        if size is None and available > MOST_READ_BYTES:
             raise OSError(errno.EFBIG, f"it has more than {MOST_READ_BYTES >> 20} MiB", str(path))
         file.seek(offset)
-        return file.read(max(0, min(size, available)))
+        return file.read(available if size is None else min(size, available))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.command_result import CommandResult
-from tui.ssh.exec.port_probe import PortState, classify_port
+from tui.ssh.exec.port_probe import PortState, classify_port, unanswered_port
 from tui.ssh.stream_limits import STREAM_WINDOW
 
 if TYPE_CHECKING:
@@ -190,14 +190,14 @@ class WorkerConnection:
         try:
             done, _ = await asyncio.wait({opening}, timeout=timeout)
             if not done:
-                return classify_port(None, "", timeout)
+                return unanswered_port(timeout)
             channel, _ = opening.result()
             channel.abort()
             return PortState("open", "connected", "connected")
         except asyncssh.ChannelOpenError as error:
             if not self.alive:
                 raise errors.lost_error(self.worker, self.cause) from None
-            return classify_port(error.code, error.reason, timeout)
+            return classify_port(error.code, error.reason)
         except (asyncssh.Error, OSError) as error:
             raise errors.lost_error(self.worker, str(error)) from None
         finally:

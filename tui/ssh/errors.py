@@ -17,8 +17,6 @@ _MAX_REMOTE_CHARACTERS = 200
 """Characters of a server's own text that a message repeats."""
 _MAX_GREETING_CHARACTERS = 60
 """Characters of that text where an SSH server's greeting is expected."""
-ADMINISTRATIVELY_PROHIBITED = 1
-"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (RFC 4254, section 5.1): the server's configuration forbids it."""
 _REMOTE = ("words", "command", "host")
 """Template values whose text comes from a server, a program or a configuration."""
 
@@ -151,39 +149,41 @@ _BY_ERRNO = {
 }
 
 # The route to the worker's SSH port: a jump host, a ProxyCommand, IAP.
-_JUMP_FORBIDS = Cause(
-    Reason.ROUTE_MISSING,
-    "the jump host does not forward: the jump host {jump} says: {words}",
-    "set AllowTcpForwarding yes in the jump host's sshd_config",
-)
 _JUMP_FAILED = Cause(
     Reason.OTHER,
     "the jump host could not connect to it: the jump host {jump} says: {words}",
     "check the address of the worker",
 )
+_JUMP_NO_ROUTE = Cause(
+    Reason.NO_ROUTE,
+    "no route to it: the jump host {jump} says: {words}",
+    "check that this jump host is in the worker's network",
+)
 _JUMP_CAUSES = {
-    ("refused",): Cause(
+    "forbidden": Cause(
+        Reason.ROUTE_MISSING,
+        "the jump host does not forward: the jump host {jump} says: {words}",
+        "set AllowTcpForwarding yes in the jump host's sshd_config",
+    ),
+    "refused": Cause(
         Reason.REFUSED,
         "connection refused: nothing listens on {where} (the jump host {jump} says: {words})",
         "check the port and the worker's sshd",
     ),
-    ("timed out",): Cause(
+    "timed out": Cause(
         Reason.TIMED_OUT,
         "no answer: {where} does not answer (the jump host {jump} says: {words})",
         "allow tcp:{port} between the jump host and the worker",
     ),
-    ("route", "unreachable"): Cause(
-        Reason.NO_ROUTE,
-        "no route to it: the jump host {jump} says: {words}",
-        "check that this jump host is in the worker's network",
-    ),
-    ("name", "known"): Cause(
+    "no route": _JUMP_NO_ROUTE,
+    "unreachable": _JUMP_NO_ROUTE,
+    "name": Cause(
         Reason.NAME,
         "its name does not resolve: the jump host {jump} says: {words}",
         "check the address of the worker",
     ),
 }
-"""Causes by what a jump host's text contains when it cannot connect; the first match counts."""
+"""By the cause of the worker's port as seen from the jump host (`PortState.cause`)."""
 JUMP_SILENT = Cause(
     Reason.TIMED_OUT,
     "no answer: the jump host {jump} did not reach {where} within {seconds:g} s",
@@ -332,12 +332,9 @@ def connect_error(error: BaseException, worker: int | None, login: Endpoint, sec
     return cause.error(worker, login, seconds=seconds, words=str(error))
 
 
-def jump_host_error(code: int, words: str, worker: int | None, login: Endpoint, jump: str) -> SshError:
-    """Return why a jump host did not connect to the worker; `code` and `words` come from the jump host."""
-    lowered = words.lower()
-    matches = (cause for texts, cause in _JUMP_CAUSES.items() if any(text in lowered for text in texts))
-    cause = _JUMP_FORBIDS if code == ADMINISTRATIVELY_PROHIBITED else next(matches, _JUMP_FAILED)
-    return cause.error(worker, login, jump=jump, words=words)
+def jump_host_error(cause: str, words: str, worker: int | None, login: Endpoint, jump: str) -> SshError:
+    """Return why a jump host did not connect to the worker: a `PortState.cause`, and the jump host's `words`."""
+    return _JUMP_CAUSES.get(cause, _JUMP_FAILED).error(worker, login, jump=jump, words=words)
 
 
 def not_ssh_error(worker: int | None, login: Endpoint, greeting: bytes = b"") -> SshError:

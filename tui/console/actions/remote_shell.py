@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
+from tui.aio.threads import run_in_thread
 from tui.console.actions.slices import NO_SLICE
 from tui.console.data.exec_progress import ExecProgress
 from tui.console.data.tasks import to_problem
@@ -52,10 +53,9 @@ class RemoteShell:
         try:
             with self._context.suspend():
                 print(f"{shlex.join(argv)}\nType exit to return to tpu-tui.", file=sys.__stderr__, flush=True)
-                ssh = subprocess.run(argv, check=False, stderr=sys.__stderr__)  # noqa: ASYNC221 - the screen is away
-                if ssh.returncode == SSH_FAILURE_EXIT_CODE:
+                if await _run(argv) == SSH_FAILURE_EXIT_CODE:
                     print("SSH or its connection failed. Press Enter to return to tpu-tui.", file=sys.__stderr__)
-                    sys.stdin.readline()
+                    await run_in_thread("enter", sys.stdin.readline)
         except SuspendNotSupported as error:
             raise UsageError("a shell needs a terminal of its own", remedy=shlex.join(argv)) from error
         except OSError as error:
@@ -113,3 +113,13 @@ class RemoteShell:
             problem = to_problem(error, EXEC)
         finally:
             progress.finish(problem)
+
+
+async def _run(argv: Sequence[str]) -> int:
+    """Run a program at the terminal and return its exit code; cancelling ends it. Raises OSError."""
+    program = await asyncio.create_subprocess_exec(*argv, stderr=sys.__stderr__)
+    try:
+        return await program.wait()
+    finally:
+        if program.returncode is None:
+            program.terminate()

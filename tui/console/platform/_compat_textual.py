@@ -2,12 +2,14 @@
 
 Textual queues at most 30 writes to the terminal; the next one blocks the event loop. A terminal that is not read,
 such as one behind a stalled SSH connection, would halt stops, launches and SSH keep-alives. `PausableApp` paints
-nothing while writes are waiting, and paints everything when the terminal is read again.
+nothing while writes are waiting, and paints everything when the terminal is read again. Nor does it paint while
+another program has the terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
@@ -38,6 +40,23 @@ class PausableApp(App[None]):
         if self.is_repaint_pending and not self.is_output_blocked():
             self.is_repaint_pending = False
             self.refresh()
+
+    def bell(self) -> None:
+        """Ring the terminal's bell, if the terminal is read."""
+        if not self.is_output_blocked():
+            super().bell()
+
+    @contextmanager
+    def suspend(self) -> Iterator[None]:
+        """Leave the terminal to another program and take it back, also after an error."""
+        problem: Exception | None = None
+        with self.batch_update(), super().suspend():
+            try:
+                yield
+            except Exception as error:
+                problem = error
+        if problem is not None:
+            raise problem
 
     async def run_binding(self, key: str) -> bool:
         """Run what a key is bound to, at once; return whether it is bound. A posted key would act later."""

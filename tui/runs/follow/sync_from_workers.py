@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
@@ -49,39 +49,55 @@ def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
     continues, or has ended, once workers that were unreachable report so.
     """
     status = status_of(directory)
-    workers = [part.worker for part in status.workers]
-    settled = status.state.is_over and not status.was_given_up
-    if status.attended.alive or settled or not set(workers) <= set(answers):
+    if status.attended.alive or (status.state.is_over and not status.was_given_up):
         return
-    answers = {index: answers[index] for index in workers}
-    attempts = {parse_attempt(answer, directory.run) for answer in answers.values() if answer} or {status.attempt}
-    attempt = max(attempts)
-    if len(attempts) > 1 or attempt < status.attempt:
-        return
-    states = {index: parse_state(answer) if answer else RemoteState.NOTHING for index, answer in answers.items()}
-    has_begun = not any(state in _NOT_BEGUN for state in states.values())
-    # A restart that has left nothing on any worker may still be launched, by a keeper that takes over.
-    was_launched = not attempt or any(state in _HAS_RUN for state in states.values())
-    is_over = was_launched and not any(state.may_run for state in states.values())
-    has_come_back = status.state.is_over and RemoteState.NOTHING not in states.values()
-    if not (has_begun or is_over) or (status.state.is_over and not has_come_back):
+    report = _report_in(answers, directory.run, status)
+    if report is None:
         return
     with suppress(OSError):  # the workers are queried again later
         claim = DirectoryLock.take(directory)
         if claim is None:
             return
         try:
-            if has_come_back:
+            if status.state.is_over:
                 directory.append_event("state", state=str(RunState.RUNNING), cause=None, revived=True)
                 status = status_of(directory)
-            _note(directory, status, attempt, answers, states)
+            _note(directory, status, report)
         finally:
             claim.release(beat=False)
 
 
-def _note(
-    directory: RunDirectory, status: RunStatus, attempt: int, answers: Answers, states: Mapping[int, RemoteState]
-) -> None:
+class _Report(NamedTuple):
+    """What all workers report about one attempt."""
+
+    attempt: int
+    answers: Answers
+    states: Mapping[int, RemoteState]
+
+
+def _report_in(answers: Answers, run: Run, status: RunStatus) -> _Report | None:
+    """Return what the workers report, None while it is incomplete, contradictory or to be decided by a keeper."""
+    workers = [part.worker for part in status.workers]
+    if not set(workers) <= set(answers):
+        return None
+    answers = {index: answers[index] for index in workers}
+    attempts = {parse_attempt(answer, run) for answer in answers.values() if answer} or {status.attempt}
+    attempt = max(attempts)
+    if len(attempts) > 1 or attempt < status.attempt:
+        return None
+    states = {index: parse_state(answer) if answer else RemoteState.NOTHING for index, answer in answers.items()}
+    found = set(states.values())
+    if status.state.is_over and RemoteState.NOTHING in found:
+        return None  # it was given up as lost, and nothing shows that it ran on this worker
+    has_begun = found.isdisjoint(_NOT_BEGUN)
+    # A restart that has left nothing on any worker may still be launched, by a keeper that takes over.
+    was_launched = not attempt or not found.isdisjoint(_HAS_RUN)
+    is_over = was_launched and not any(state.may_run for state in found)
+    return _Report(attempt, answers, states) if has_begun or is_over else None
+
+
+def _note(directory: RunDirectory, status: RunStatus, report: _Report) -> None:
+    attempt, answers, states = report
     later = attempt > status.attempt
     if not status.is_worker_report and status.state is RunState.PREPARING:
         _note_beginning(directory, later, states)

@@ -79,27 +79,25 @@ class AttemptStarter:
         stop = asyncio.ensure_future(wait_for_stop_request(self.directory))
         try:
             await asyncio.wait({launching, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if not launching.done():
-                launching.cancel()
-            try:
-                await launching
-            except AlreadyLaunchedError as error:
-                await record(self.directory, "note", text=f"{error.sentence}: it is followed here")
-                return await self._continue()
-            except TpuTuiError as error:
-                return await self._undo(gang, None if await self._is_stopped_by(error) else error)
-            except OSError as error:
-                if not is_full(error):
-                    raise
-                self.directory.release_space()
-                return await self._undo(gang, _disk_full_error(error, self.directory))
-            except asyncio.CancelledError:
-                if not stop.done():
-                    raise
-                return await self._undo(gang, None)
         finally:
             launching.cancel()
             stop.cancel()
+            await asyncio.gather(launching, stop, return_exceptions=True)
+        if launching.cancelled():
+            stop.result()  # the request that ended the launch, or why none could be found
+            return await self._undo(gang, None)
+        try:
+            launching.result()
+        except AlreadyLaunchedError as error:
+            await record(self.directory, "note", text=f"{error.sentence}: it is followed here")
+            return await self._continue()
+        except TpuTuiError as error:
+            return await self._undo(gang, None if await self._is_stopped_by(error) else error)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self.directory.release_space()
+            return await self._undo(gang, _disk_full_error(error, self.directory))
         self.sessions = gang.sessions
         if gang.keeper:
             self.leadership.mark_announced(gang.sessions)

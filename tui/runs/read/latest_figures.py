@@ -59,19 +59,19 @@ class FiguresCache:
 
     def get(self, directory: RunDirectory) -> LatestFigures:
         """Return the run's newest figures; a log that cannot be read counts as empty."""
-        tail, workers = MirrorTail(directory), _spread([worker.index for worker in directory.run.workers])
-        sizes = tuple(map(tail.size, workers))
+        workers = _spread([worker.index for worker in directory.run.workers])
+        sizes = tuple(map(directory.log_size, workers))
         cached = self._known.get(directory.id)
         if cached is None or cached[0] != sizes:
-            cached = sizes, self._read(tail, workers) if any(sizes) else LatestFigures()
+            cached = sizes, self._read(directory, workers) if any(sizes) else LatestFigures()
             self._known[directory.id] = cached
         return cached[1]
 
-    def _read(self, tail: MirrorTail, workers: Sequence[int]) -> LatestFigures:
+    def _read(self, directory: RunDirectory, workers: Sequence[int]) -> LatestFigures:
         from tui.logs.demux import Demux
         from tui.logs.dialects.registry import BUILT_IN
 
-        demux = Demux(dialects=(*self._dialects, *BUILT_IN), history=False)
+        tail, demux = MirrorTail(directory), Demux(dialects=(*self._dialects, *BUILT_IN), history=False)
         for worker in workers:
             demux.feed(worker, tail.read_newest(worker, TAIL_BYTES, unfinished=True))
         demux.finish()

@@ -125,13 +125,6 @@ class MirrorTail:
         self.is_over, self.ended = status.is_whole, {part.worker for part in status.workers if part.ended}
         return True
 
-    def size(self, worker: int) -> int:
-        """Return the length of a worker's newest log in bytes, 0 if there is none."""
-        try:
-            return self.directory.log_path(worker).stat().st_size
-        except OSError:
-            return 0
-
     def read_newest(self, worker: int, most: int, *, unfinished: bool = False) -> bytes:
         """Return the newest whole lines of a worker's newest log that were not read before, at most `most` bytes.
 
@@ -139,7 +132,7 @@ class MirrorTail:
         `unfinished`, a last line without an end is included. This does not use `arrivals`: use either this or
         `read` on a tail, not both.
         """
-        size, offset = self.size(worker), self._read.get(worker, 0)
+        size, offset = self.directory.log_size(worker), self._read.get(worker, 0)
         start = max(offset, size - most)
         if start >= size:
             return b""

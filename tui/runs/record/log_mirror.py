@@ -112,10 +112,7 @@ def is_full(error: OSError) -> bool:
 
 def record_missing_arrivals(directory: RunDirectory) -> None:
     """Add the arrivals of bytes that a killed keeper wrote into the mirrors without noting them."""
-    sizes: dict[int, int] = {}
-    for worker in directory.run.workers:
-        with suppress(OSError):
-            sizes[worker.index] = directory.log_path(worker.index).stat().st_size
+    sizes = {worker.index: directory.log_size(worker.index) for worker in directory.run.workers}
     unseen = {worker for worker, size in sizes.items() if size}
     ends: dict[int, int] = {}
     arrivals = directory.newest_arrivals()

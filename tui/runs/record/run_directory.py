@@ -35,7 +35,7 @@ from tui.runs.record.event_log import (
     without_workers_parts,
 )
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus, read_keeper_status
-from tui.settings.home import MOST_READ_BYTES, distrust, make_private, open_regular, read_regular, replace_file
+from tui.settings.home import distrust, make_private, open_regular, read_regular, replace_file
 from tui.text.bounded_json import parse_json
 
 EVENTS_FILE = "events.jsonl"
@@ -160,6 +160,13 @@ class RunDirectory:
         """Return the path of the mirror of a worker's log."""
         return self.path / f"worker-{worker:03d}.log"
 
+    def log_size(self, worker: int) -> int:
+        """Return the length in bytes of the mirror of a worker's log, 0 if there is none."""
+        try:
+            return self.log_path(worker).stat().st_size
+        except OSError:
+            return 0
+
     def attempt_path(self, attempt: int) -> Path:
         """Return the directory of an earlier attempt's logs (attempts count from 0)."""
         return self.path / "attempts" / str(attempt)
@@ -220,7 +227,7 @@ class RunDirectory:
         """Note that a worker's mirror now ends at byte `end`; called after the bytes were written."""
         self._arrivals.append(b"%d %d %.6f\n" % (worker, end, when))
 
-    def arrivals(self, offset: int = 0, size: int = MOST_READ_BYTES) -> tuple[list[Arrival], int]:
+    def arrivals(self, offset: int = 0, size: int | None = None) -> tuple[list[Arrival], int]:
         """Return the arrivals in `size` bytes (by default all) from an offset on, and the offset to continue from."""
         lines, end = _whole_lines(f"{self.path}/{ARRIVALS_FILE}", offset, size)
         return [arrival for arrival in map(parse_arrival, lines) if arrival is not None], end
@@ -290,7 +297,7 @@ class _AppendedLines:
         return self._descriptor
 
 
-def _whole_lines(path: str, offset: int, size: int = MOST_READ_BYTES) -> tuple[list[bytes], int]:
+def _whole_lines(path: str, offset: int, size: int | None = None) -> tuple[list[bytes], int]:
     """Return the lines that end within `size` bytes from an offset on, and where the next one begins.
 
     A line longer than `size` is damaged: its bytes are skipped.

@@ -6,13 +6,15 @@ import re
 from dataclasses import dataclass
 
 from tui.errors import WorkerError
-from tui.ssh.errors import ADMINISTRATIVELY_PROHIBITED, quote_remote
+from tui.ssh.errors import quote_remote
 
 _FAILED_AT_ONCE = "open failed"
 """OpenSSH's text when connect failed without any answer; it does not pass the errno on."""
-_ERRNO = re.compile(r"\[Errno (\d+)\]")
-CONNECT_FAILED = 2
-"""SSH_OPEN_CONNECT_FAILED (RFC 4254, 5.1)."""
+ERRNO = re.compile(r"\[Errno (\d+)\]")
+"""An errno in the text of an error."""
+_PROHIBITED, _CONNECT_FAILED = 1, 2
+"""SSH_OPEN_ADMINISTRATIVELY_PROHIBITED (the server's configuration forbids it) and SSH_OPEN_CONNECT_FAILED (RFC 4254,
+section 5.1)."""
 _LINUX = {
     111: "refused",
     113: "no route",
@@ -96,27 +98,30 @@ class LoginResult:
         return self.stage == "ready"
 
 
-def classify_port(code: int | None, words: str, seconds: float) -> PortState:
-    """Return the port's state from a refused channel's code and text; code None: no answer within `seconds`.
+def unanswered_port(seconds: float) -> PortState:
+    """Return the state of a port from which no answer came within `seconds`."""
+    return PortState(
+        "filtered", f"no answer within {seconds:g} s: the host is down, or a firewall drops", "timed out"
+    )
+
+
+def classify_port(code: int, words: str) -> PortState:
+    """Return the port's state from a refused channel's code and text.
 
     OpenSSH returns strerror's text, asyncssh's server `[Errno N] …`.
     """
-    if code is None:
-        return PortState(
-            "filtered", f"no answer within {seconds:g} s: the host is down, or a firewall drops", "timed out"
-        )
-    if code == ADMINISTRATIVELY_PROHIBITED:
+    if code == _PROHIBITED:
         return PortState(
             "unknown",
             "its SSH server forbids forwarding, so no port can be probed from it",
             "forbidden",
             "set AllowTcpForwarding yes (and no PermitOpen) in its sshd_config",
         )
-    match = _ERRNO.search(words)
+    match = ERRNO.search(words)
     cause = _LINUX.get(int(match[1])) if match else None
     lowered = words.lower()
     cause = cause or next((cause for text, cause in _WORDS if text in lowered), None)
-    if cause is None and code == CONNECT_FAILED and lowered == _FAILED_AT_ONCE:
+    if cause is None and code == _CONNECT_FAILED and lowered == _FAILED_AT_ONCE:
         cause = "no way"
     if cause is None:
         return PortState("unknown", f"the worker says: {quote_remote(words)}", "other")

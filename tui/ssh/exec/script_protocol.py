@@ -33,6 +33,10 @@ MAX_CHATTER_BYTES = 1 << 20
 """Most bytes that a login shell may print before a script answers."""
 START_UP_FILES = "its login shell's start-up files (~/.bashrc) must not read input, exit or start another shell"
 """A remedy for a script that does not answer: it arrives on standard input after these files were read."""
+BEGIN_TIMEOUT_S = 90.0
+"""Seconds for a login shell to reach a script that transfers files: some start-up files sleep, some never end."""
+PROGRESS_TIMEOUT_S = 600.0
+"""Seconds for such a script to take or send something: hashing gigabytes on a slow disk takes minutes."""
 
 
 @functools.cache

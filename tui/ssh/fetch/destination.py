@@ -69,7 +69,11 @@ class Destination:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-            self._staging = self._subdirectory(self._root, STAGING)
+            try:
+                self._staging = self._subdirectory(self._root, STAGING)
+            except OSError:
+                os.close(self._root)
+                raise
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to") from error

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import (
+    BEGIN_TIMEOUT_S,
     MAX_CHATTER_BYTES,
+    PROGRESS_TIMEOUT_S,
     START_UP_FILES,
     Answer,
     Call,
@@ -35,19 +36,6 @@ _MAX_RECORD_BYTES = 1 << 14
 """Longest record of a listing: a path has up to 4096 bytes."""
 
 
-@dataclass(frozen=True)
-class FetchTimeouts:
-    """How long a transfer waits, in seconds."""
-
-    begin_s: float = 90.0
-    """Until the login shell has reached the script."""
-    progress_s: float = 600.0
-    """Between two arrivals: hashing gigabytes on a slow disk takes minutes."""
-
-
-TIMEOUTS = FetchTimeouts()
-
-
 class StreamBrokenError(Exception):
     """The connection or the command ended too early; the text says why."""
 
@@ -62,7 +50,7 @@ class FetchStream:
         self._call = Call(SCRIPT.read_bytes(), f"{nonce} {action}", nonce)
         self._buffer = bytearray()
         self._process: Process | None = None
-        self._within_s = TIMEOUTS.begin_s
+        self._within_s = BEGIN_TIMEOUT_S
 
     async def __aenter__(self) -> FetchStream:
         self._process = await self._fleet.process(self._worker, self._call.command)
@@ -90,7 +78,7 @@ class FetchStream:
             line = await self._until(b"\n", _MAX_LINE_BYTES)
             skipped += len(line)
             if answer := parse_line(self._call.nonce, line):
-                self._within_s = TIMEOUTS.progress_s
+                self._within_s = PROGRESS_TIMEOUT_S
                 return answer
         raise self._foreign("its login shell prints too much", "let its start-up files (~/.bashrc) print less")
 

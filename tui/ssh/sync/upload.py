@@ -21,7 +21,9 @@ from tui.errors import WorkerError
 from tui.pod.worker import RUN_ROOT
 from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import (
+    BEGIN_TIMEOUT_S,
     MAX_CHATTER_BYTES,
+    PROGRESS_TIMEOUT_S,
     START_UP_FILES,
     Answer,
     Call,
@@ -45,19 +47,8 @@ _BROKE_OFF = "the worker broke off"
 _CHECK_WORKER = "check its disk (`df`), and that sh, head, sha256sum and mv are on its PATH"
 
 
-@dataclass(frozen=True)
-class UploadTimeouts:
-    """How long an upload waits for a worker, in seconds."""
-
-    begin_s: float = 90.0
-    """Until the login shell has reached the script: some start-up files sleep, some never end."""
-    progress_s: float = 600.0
-    """Until the worker takes or answers something: checking gigabytes on a slow disk takes minutes."""
-    complaint_s: float = 2.0
-    """For the rest of its error output after a failure."""
-
-
-TIMEOUTS = UploadTimeouts()
+COMPLAINT_TIMEOUT_S = 2.0
+"""Seconds for the rest of a worker's error output after a failure."""
 _SCRIPT = load_script(Path(__file__).with_name("install_tree.sh"))
 """Read at import: a keeper may send the code to a new slice after this version of the package was replaced."""
 
@@ -159,7 +150,7 @@ class _Upload:
         """Send the tree if the worker lacks it. Return the last answer: `done`, or `have` if the tree was there."""
         with suppress(BrokenPipeError):  # the answer says why the command ended
             process.stdin.write(self._call.input)
-        await self._expect(process, "here", within_s=TIMEOUTS.begin_s)
+        await self._expect(process, "here", within_s=BEGIN_TIMEOUT_S)
         if await self._expect(process, "have", "want") == "have":
             return "have"
         complaints = asyncio.ensure_future(_read_tail(process))
@@ -169,7 +160,7 @@ class _Upload:
         except _UploadFailed as failed:
             with suppress(OSError):
                 process.stdin.write_eof()
-            await asyncio.wait({complaints}, timeout=TIMEOUTS.complaint_s)
+            await asyncio.wait({complaints}, timeout=COMPLAINT_TIMEOUT_S)
             if complaints.done() and (message := quote_remote(complaints.result())):
                 raise _UploadFailed(f"{failed.why}: {message}", failed.remedy) from None
             raise
@@ -184,9 +175,9 @@ class _Upload:
         try:
             while not sending.done() and self._sent > last_sent:
                 last_sent = self._sent
-                await asyncio.wait({sending}, timeout=TIMEOUTS.progress_s)
+                await asyncio.wait({sending}, timeout=PROGRESS_TIMEOUT_S)
             if not sending.done():
-                raise _stalled(TIMEOUTS.progress_s)
+                raise _stalled(PROGRESS_TIMEOUT_S)
             sending.result()
         finally:
             sending.cancel()
@@ -204,9 +195,9 @@ class _Upload:
     async def _expect(self, process: Process, *words: str, within_s: float | None = None) -> str:
         """Return the word of the worker's next answer, one of `words`; skip the output of its login shell.
 
-        Raises _UploadFailed for another word, or for none within the time (`progress_s` by default).
+        Raises _UploadFailed for another word, or for none within the time (`PROGRESS_TIMEOUT_S` by default).
         """
-        seconds = TIMEOUTS.progress_s if within_s is None else within_s
+        seconds = PROGRESS_TIMEOUT_S if within_s is None else within_s
         try:
             answer = await within(self._read_answer(process), seconds)
         except asyncio.TimeoutError:

@@ -17,7 +17,7 @@ from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.errors import SshError
-from tui.ssh.exec.port_probe import LoginTimings
+from tui.ssh.exec.port_probe import LoginTimings, classify_port
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error, host_key_not_saved
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
@@ -190,7 +190,8 @@ class Dialer:
             cause = errors.LOGIN_TIMED_OUT if client.greeted else errors.NO_GREETING
             raise cause.error(worker, login, seconds=seconds) from None
         except asyncssh.ChannelOpenError as error:
-            raise errors.jump_host_error(error.code, error.reason, worker, login, via) from None
+            port = classify_port(error.code, error.reason)
+            raise errors.jump_host_error(port.cause, error.reason, worker, login, via) from None
         except (asyncssh.Error, OSError, ValueError) as error:
             if _is_direct(sock) and not client.greeted:
                 raise await self._diagnosed(attempt) from None

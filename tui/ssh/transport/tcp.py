@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import socket
 from collections.abc import AsyncIterator
 from functools import partial
@@ -12,13 +11,12 @@ from functools import partial
 from aiohappyeyeballs import AddrInfoType, start_connection
 
 from tui.aio.threads import run_in_thread
+from tui.ssh.exec.port_probe import ERRNO
 
 SLOT_TIMEOUT_S = 1.0
 """How long a connection attempt may hold its slot: hosts behind a firewall are silent for much longer."""
 _NEXT_ADDRESS_DELAY_S = 0.25
 """How long to wait for one of several addresses before trying the next too (RFC 8305, section 8)."""
-_ERRNO = re.compile(r"\[Errno (\d+)\]")
-"""An errno in the text of an error that combines several addresses' errors and has no errno itself."""
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 """Seconds, seconds and a count. asyncssh itself enables keep-alive and disables Nagle's algorithm."""
 
@@ -36,7 +34,8 @@ async def open_socket(host: str, port: int, resolved: asyncio.Event | None = Non
             addresses, happy_eyeballs_delay=_NEXT_ADDRESS_DELAY_S, socket_factory=_make_socket
         )
     except OSError as error:
-        numbers = _ERRNO.findall(str(error)) if error.errno is None else []
+        # An error that combines those of several addresses has no errno itself.
+        numbers = ERRNO.findall(str(error)) if error.errno is None else []
         raise OSError(int(numbers[-1]), str(error)) if numbers else error from None
 
 
