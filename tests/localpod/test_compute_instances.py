@@ -15,6 +15,7 @@ import asyncssh
 import pytest
 from google.api_core import exceptions
 
+from tests.localpod.api_clients import until as until_answered
 from tests.localpod.compute import WHERE, ComputePod, OperationFailed, compute_pod
 from tests.pods import known_hosts, pod_home, running_pod, until
 from tui.localpod.api.compute.instances import Vm
@@ -92,7 +93,11 @@ async def test_a_machine_is_deleted_while_it_is_created(pod: ComputePod) -> None
     creation = asyncio.create_task(insert(pod))
     await pod.until(lambda: pod.compute.store.places("instances") != [])
     deletion = asyncio.create_task(pod.call("Instances", "delete", **VM))
-    await pod.until(lambda: pod.compute.operations.running == 2)
+
+    async def both_begun() -> bool:
+        return len(await pod.rows("ZoneOperations", "list", **WHERE)) == 2
+
+    await until_answered(both_begun)
     with pytest.raises(exceptions.BadRequest, match="is not ready"):
         await pod.call("Instances", "stop", **VM)
     pod.compute.faults.release_operations()

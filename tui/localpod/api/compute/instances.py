@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tui.errors import TpuTuiError
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import ROOT, ComputeError, invalid_field, no_capacity, now
 from tui.localpod.api.compute.documents import DISKS, INSTANCES, DocumentStore, fingerprint, with_fingerprint
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine
@@ -73,14 +74,15 @@ class Instances:
         store: DocumentStore,
         hosts: WorkerHosts,
         faults: ServiceFaults,
+        tasks: BackgroundTasks,
         project_metadata: Callable[[], Mapping[str, str]],
     ) -> None:
         self._store = store
         self._hosts = hosts
         self._faults = faults
+        self._tasks = tasks
         self._project_metadata = project_metadata
         self._vms: dict[str, Vm] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self.os_logins: Callable[[Mapping[str, str]], Mapping[str, Sequence[str]] | None] = lambda _: None
         """Returns the keys of each OS Login user name for a machine with this metadata; None without OS Login."""
         self.lost: Callable[[Vm], None] = lambda _: None
@@ -97,12 +99,6 @@ class Instances:
     def find(self, path: str) -> Vm | None:
         """Return one machine, None if it does not exist."""
         return self._vms.get(path)
-
-    async def close(self) -> None:
-        """Cancel the tasks in progress; the hosts of the machines keep running."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def has_capacity(self, zone: str, more: int) -> bool:
         """Return whether the zone has room for this many more machines."""
@@ -223,7 +219,7 @@ class Instances:
         for vm in self._vms.values():
             if vm.host == host and vm.document["status"] == RUNNING:
                 vm.document["status"] = "STOPPING"
-                self.background(self._end_preempted(vm))
+                self._tasks.start(self._end_preempted(vm))
 
     async def _end_preempted(self, vm: Vm) -> None:
         vm.idle.clear()
@@ -231,13 +227,6 @@ class Instances:
         self.record_event(f"compute.instances.{kind}", f"zones/{vm.zone}", vm.path, vm.document["id"])
         await self.halt(vm)
         self.lost(vm)
-
-    def background(self, work: Any) -> asyncio.Task[None]:
-        """Run a coroutine until it ends or the service closes."""
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     def set_metadata(self, vm: Vm, wanted: dict[str, Any]) -> None:
         """Replace the metadata. Raises ComputeError if the request's fingerprint is outdated."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import (
     PROJECT,
     ROOT,
@@ -24,7 +25,6 @@ from tui.localpod.api.compute.answers import (
 from tui.localpod.api.compute.group_routes import UPDATE, GroupRoutes
 from tui.localpod.api.compute.groups import MANAGERS, Group, ManagedGroups, Member
 from tui.localpod.api.compute.guard import ZONE, Guard
-from tui.localpod.api.compute.instances import Instances
 from tui.localpod.api.compute.operations import Act, ComputeOperations
 
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
@@ -48,12 +48,12 @@ class ResizeRequests:
     """Serves the requests of every group."""
 
     def __init__(
-        self, groups: ManagedGroups, instances: Instances, group_routes: GroupRoutes, operations: ComputeOperations
+        self, groups: ManagedGroups, group_routes: GroupRoutes, operations: ComputeOperations, tasks: BackgroundTasks
     ) -> None:
         self._groups = groups
-        self._instances = instances
         self._group_routes = group_routes
         self._operations = operations
+        self._tasks = tasks
         self._requests: dict[str, ResizeRequest] = {}
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
@@ -106,7 +106,7 @@ class ResizeRequests:
         }
         resize_request = self._requests[path] = ResizeRequest(document)
         resize_request.members = self._groups.grow(group, count, name)
-        task = self._instances.background(self._fulfil(group, resize_request))
+        task = self._tasks.start(self._fulfil(group, resize_request))
         for member in resize_request.members:
             member.task = task
 
