@@ -82,9 +82,9 @@ def is_running(pid: int) -> bool:
 @contextlib.asynccontextmanager
 async def running_pod(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> AsyncIterator[LocalPod]:
     """Run a pod in this process; write its profile into `home`."""
-    pod = LocalPod(home)
+    pod = LocalPod(home, workers=workers, cores=cores, slices=slices)
     try:
-        await pod.start(workers, cores, slices)
+        await pod.start()
         yield pod
     finally:
         await pod.close()
