@@ -109,9 +109,9 @@ class Instances:
         """Add a machine as PROVISIONING, with its boot disk; `boot` starts it."""
         place = f"zones/{zone}"
         path = self._store.check_new(INSTANCES, place, wanted)
-        machine = _machine_type(wanted.get("machineType") or "")
+        machine = _machine_type(wanted.get("machineType", ""))
         disks = self._attach_all(zone, wanted)
-        items = [*(wanted.get("metadata") or {}).get("items", ())]
+        items = [*wanted.get("metadata", {}).get("items", ())]
         items += [{"key": key, "value": value} for key, value in (more_metadata or {}).items()]
         document = self._store.add(
             path,
@@ -121,11 +121,11 @@ class Instances:
                 "machineType": f"{ROOT}projects/{self._store.project}/{place}/machineTypes/{machine.name}",
                 "disks": disks,
                 "metadata": with_fingerprint({"items": items}),
-                "scheduling": _scheduling(wanted.get("scheduling") or {}),
+                "scheduling": _scheduling(wanted.get("scheduling", {})),
                 "networkInterfaces": [
                     self._interface(zone, interface) for interface in wanted.get("networkInterfaces") or [{}]
                 ],
-                "tags": {**(wanted.get("tags") or {}), "fingerprint": fingerprint(wanted.get("tags"))},
+                "tags": {**wanted.get("tags", {}), "fingerprint": fingerprint(wanted.get("tags"))},
                 "cpuPlatform": "Unknown CPU Platform",
                 "deletionProtection": False,
                 "startRestricted": False,
@@ -232,12 +232,12 @@ class Instances:
         """Replace the metadata. Raises ComputeError if the request's fingerprint is outdated."""
         if wanted.get("fingerprint") != vm.document["metadata"]["fingerprint"]:
             raise ComputeError(412, "Supplied fingerprint does not match current metadata fingerprint.")
-        self._set_metadata(vm, wanted.get("items") or ())
+        self._set_metadata(vm, wanted.get("items", ()))
         self.authorize(vm)
 
     def _set_metadata(self, vm: Vm, items: Iterable[dict[str, str]]) -> None:
         """Replace the metadata, except the SSH port of a running machine."""
-        others = [item for item in items if item["key"] != SSH_PORT_KEY]
+        others = [item for item in items if item.get("key") != SSH_PORT_KEY]
         port = [{"key": SSH_PORT_KEY, "value": str(vm.worker.port)}] if vm.worker is not None else []
         vm.document["metadata"] = with_fingerprint({"items": [*others, *port]})
 
@@ -292,7 +292,7 @@ class Instances:
             path = self._store.path(DISKS, place, last_part(source))
             self._store.get(path)
         else:
-            initial = disk.get("initializeParams") or {}
+            initial = disk.get("initializeParams", {})
             name = initial.get("diskName") or (instance["name"] if index == 0 else f"{instance['name']}-{index}")
             fields = {"name": name, "sizeGb": initial.get("diskSizeGb"), "sourceImage": initial.get("sourceImage")}
             path = self._store.insert(DISKS, place, {key: value for key, value in fields.items() if value})
@@ -315,7 +315,7 @@ class Instances:
         subnetwork = last_part(interface.get("subnetwork") or network)
         configs = [
             {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "external-nat", **config}
-            for config in interface.get("accessConfigs") or ()
+            for config in interface.get("accessConfigs", ())
         ]
         return {
             "kind": "compute#networkInterface",
