@@ -25,7 +25,7 @@ async def operator_of(pod: GroupPod, tmp_path: Path) -> AsyncIterator[tuple[Oper
     """Open an operator whose user is ada; yield it with her public key."""
     key = tmp_path / "key"
     public = key.with_suffix(".pub").read_text() if key.exists() else make_key(key)
-    async with Operator(replace(pod.settings, user="ada", identity=str(key))) as operator:
+    async with Operator(replace(pod.settings, user="ada", identity=key)) as operator:
         yield operator, " ".join(public.split()[:2])
 
 
