@@ -53,17 +53,17 @@ class TpuService:
         self.zone = zone
         self.faults = faults or ServiceFaults()
         self._tasks = BackgroundTasks()
-        operations = Operations(self.faults, self._tasks)
-        self._nodes = Nodes(hosts, operations, self.faults, first_zone=zone, cores=cores)
+        self._operations = Operations(self.faults, self._tasks)
+        self._nodes = Nodes(hosts, self._operations, self.faults, first_zone=zone, cores=cores)
         if store is not None:
             self._nodes.disk_exists = store.exists
             store.users.append(self._nodes.machines_with)
         if os_login is not None:
             self._nodes.os_logins = os_login.logins
             os_login.changed.append(self._nodes.authorize_all)
-        queued = QueuedResources(self._nodes, operations, self.faults, self._tasks)
+        queued = QueuedResources(self._nodes, self._operations, self.faults, self._tasks)
         zones = (zone, *more_zones)
-        api = ApiRouter(ApiHandlers(project, zones, self._nodes, queued, operations, self.faults))
+        api = ApiRouter(ApiHandlers(project, zones, self._nodes, queued, self._operations, self.faults))
         self._grpc = GrpcService(api, self.token)
         self._rest = RestService(api, self.token, rest_routes)
 
