@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import shutil
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ def test_without_an_account_keys_add_creates_one_and_its_key_is_accepted(
 def test_a_key_that_the_profile_lacks_is_added_at_the_first_login(
     pod: LocalPod, ada: tuple[str, str], tmp_path: Path
 ) -> None:
+    shutil.rmtree(tmp_path / ".ssh")  # the first key would be accepted
     make_key(tmp_path / "second")
     words = (*ada, "--identity", str(tmp_path / "second"))
     read_only = pod.call(*words, "--read-only", "workers", "local")
