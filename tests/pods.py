@@ -55,9 +55,9 @@ def log_in(pod: LocalPod, index: int = 0, slice_name: str = "local", **options: 
 @contextlib.asynccontextmanager
 async def running_pod(home: Path, workers: int = 1, cores: int = 1, slices: int = 1) -> AsyncIterator[LocalPod]:
     """Run a pod in this process; write its profile into `home`."""
-    pod = LocalPod(home)
+    pod = LocalPod(home, workers=workers, cores=cores, slices=slices)
     try:
-        await pod.start(workers, cores, slices)
+        await pod.start()
         yield pod
     finally:
         await pod.close()

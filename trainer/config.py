@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainer.errors import ConfigError
-from trainer.storage.urls import unsupported_scheme
+from trainer.storage.urls import BUCKET_PREFIX, PIPE_PREFIX, unsupported_scheme
 
 MODELS = ("tiny", "tiny-batchnorm", "resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 LARGEST_STRIDE = 32  # a ResNet halves its input five times
@@ -20,22 +20,20 @@ SHORTEST_WAIT, LONGEST_WAIT = 1.0, 7 * 24 * 3600.0  # seconds
 SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
-BUCKET = "gs://"
-PIPE = "pipe:"  # the prefix of a shard that is a command's output
 COMPILED = "~/.cache/tpu-tui/compiled"
 
 
 def _require_place(option: str, path: str | None) -> None:
     path, remedy = path or "", "Name a directory, or gs://bucket/prefix"
     scheme = unsupported_scheme(path)
-    _require(not path.startswith(PIPE), f"{option} {path} is a command", remedy)
+    _require(not path.startswith(PIPE_PREFIX), f"{option} {path} is a command", remedy)
     _require(not scheme, f"{option} {path}: {scheme}:// cannot be read here", remedy)
 
 
 def _require_shards(option: str, pattern: str | None) -> None:
     scheme = unsupported_scheme(pattern or "")
     command = f"curl -sSfL {pattern}" if scheme in ("http", "https") else "COMMAND, which outputs one shard"
-    remedy = f"Copy them to gs://, or give {PIPE}{command}"
+    remedy = f"Copy them to gs://, or give {PIPE_PREFIX}{command}"
     _require(not scheme, f"{option} {pattern}: {scheme}:// cannot be read here", remedy)
 
 
@@ -87,7 +85,7 @@ class DataConfig:
     @property
     def in_bucket(self) -> bool:
         """Return whether any of the data is read from Cloud Storage."""
-        return any(place is not None and place.startswith(BUCKET) for place in (self.directory, self.train, self.val))
+        return any((place or "").startswith(BUCKET_PREFIX) for place in (self.directory, self.train, self.val))
 
 
 @dataclass(frozen=True)

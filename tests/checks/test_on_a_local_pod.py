@@ -42,7 +42,6 @@ async def test_a_policy_of_the_organisation_that_blocks_the_workers_is_named_wit
     match = {"srcIpRanges": ["0.0.0.0/0"], "layer4Configs": [{"ipProtocol": "tcp", "ports": ["8476"]}]}
     rule = {"priority": 10, "action": "deny", "direction": "INGRESS", "ruleName": "no-mesh", "match": match}
     async with running_pod(pod_home, workers=2, cores=8) as pod:
-        assert pod.compute is not None
         pod.compute.networks.policies = [{"name": "77", "displayName": "base", "type": "HIERARCHY", "rules": [rule]}]
         operator = Operator(load({"profile": "local"}))
         try:

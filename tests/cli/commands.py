@@ -80,7 +80,12 @@ class Question:
         self._controller, device = os.openpty()
         self.process = shell.start(*words, stdin=device, stderr=device, start_new_session=True)
         os.close(device)
-        self.shown = ""
+        self._written = b""
+
+    @property
+    def shown(self) -> str:
+        """What the command has printed at the terminal."""
+        return self._written.decode("utf-8", "replace")
 
     def __enter__(self) -> Question:
         return self
@@ -94,8 +99,8 @@ class Question:
         """Read the terminal until it shows a text."""
         deadline = time.monotonic() + DEADLINE
         while text not in self.shown:
+            assert self._read(), f"the command ended: {self.shown}"
             assert time.monotonic() < deadline, self.shown
-            self._read()
 
     def answers(self, text: str) -> Answer:
         """Type an answer and return how the command ended."""
@@ -105,14 +110,17 @@ class Question:
     def ends(self) -> Answer:
         """Return what the command printed on stdout and how it ended."""
         out = self.process.communicate(timeout=DEADLINE)[0]
-        self._read()
+        while self._read():
+            pass
         return Answer(self.process.returncode, out, self.shown)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Read from the terminal; return whether the command still has it open."""
         try:
-            self.shown += os.read(self._controller, 4096).decode()
-        except OSError:  # the command has closed its end
-            assert self.process.wait(DEADLINE) is not None
+            self._written += os.read(self._controller, 4096)
+        except OSError:
+            return False
+        return True
 
 
 @contextlib.contextmanager

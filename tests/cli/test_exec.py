@@ -27,10 +27,9 @@ def test_live_lines_carry_their_worker_and_come_while_the_command_runs(pod: Loca
         assert process.poll() is None, (early, process.communicate())
         go.touch()
         rest, errors = process.communicate(timeout=60)
-    assert early == [b"0: early\n", b"2: early\n"]
+    assert (early, process.returncode) == ([b"0: early\n", b"2: early\n"], 0), errors.decode()
     assert sorted(rest.splitlines()) == [b"0: late", b"2: late"]
     assert "workers 0,2 (2)" in errors.decode()
-    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -67,6 +67,23 @@ def test_a_key_named_by_identity_is_added_to_the_others(pod: LocalPod, newcomer:
     assert first["key"] == str(tmp_path / "other")
 
 
+def test_a_key_for_an_instance_group_is_added_to_the_project(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
+    make_key(tmp_path / "key")
+    words = ("--profile", newcomer, "--identity", str(tmp_path / "key"))
+    image = ("--image-family", "debian-12", "--image-project", "debian-cloud")
+    group = ("groups", "create", "vms", "--size", "1", "--machine-type", "ct6e-standard-1t", *image)
+    assert pod.call("--profile", "local", *group).code == 0
+    assert "`tpu-tui keys add vms`" in pod.call(*words, "exec", "vms", "--", "true").errors
+    preview = pod.call(*words, "keys", "add", "vms", "--dry-run")
+    assert "on the worker of vms, through the project's metadata, which all its VMs use" in preview.errors
+
+    added = pod.call(*words, "keys", "add", "vms", "--yes", "--json")
+
+    assert (added.code, added.document["added"], added.document["found"]) == (0, True, None), added.errors
+    assert pod.call(*words, "exec", "vms", "--", "true").code == 0
+    assert pod.call(*words, "keys", "add", "vms", "--json").document["found"] == "project"
+
+
 def test_read_only_and_machines_without_metadata_are_refused(pod: LocalPod, newcomer: str, tmp_path: Path) -> None:
     answer = pod.call("--profile", newcomer, "--read-only", "keys", "add", "local", "--yes")
     assert answer.code == 2

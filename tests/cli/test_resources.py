@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
-import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import Answer, Shell
+from tests.cli.commands import Answer, Question, Shell
 from tests.cli.conftest import LocalPod
 from tests.stores import needs_store
 from tests.waiting import wait_until
@@ -214,22 +212,6 @@ def test_a_bucket_that_tpu_tui_did_not_create_is_deleted_only_with_its_name_type
 
 def typed(pod: LocalPod, text: str, *words: str) -> str:
     """Type a text at a command's terminal as soon as the command asks; return what the command printed there."""
-    controller, device = os.openpty()
-    written: list[bytes] = []
-
-    def read() -> None:
-        with contextlib.suppress(OSError):
-            while data := os.read(controller, 4096):
-                written.append(data)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    with pod.shell.start(*words, stdin=device, stderr=device) as process:
-        os.close(device)
-        wait_until(lambda: b"to continue:" in b"".join(written) or process.poll() is not None, "the command asks")
-        assert process.poll() is None, b"".join(written).decode()
-        os.write(controller, text.encode())
-        process.communicate(timeout=90)
-    reader.join()
-    os.close(controller)
-    return b"".join(written).decode()
+    with Question(pod.shell, *words) as question:
+        question.waits_for("to continue:")
+        return question.answers(text).errors

@@ -8,7 +8,7 @@ from google.cloud import tpu_v2
 from google.rpc import status_pb2
 
 from tui.cloud.credentials import silence_libraries
-from tui.cloud.tpu.tpu_messages import merge, slice_of_node, slices_of_queued, with_guest_attributes
+from tui.cloud.tpu.tpu_messages import merge, queued_request, slice_of_node, slices_of_queued, with_guest_attributes
 from tui.pod.slice import Slice
 
 pytestmark = pytest.mark.py310
@@ -93,6 +93,13 @@ def test_what_the_api_does_not_report_is_unknown() -> None:
         "symptoms": [],
         "tpu_node": None,
     }
+
+
+@pytest.mark.parametrize(("seconds", "until"), [(60, "2024-05-06T07:09:09Z"), (315_576_000_000, None)])
+def test_a_request_that_waits_beyond_the_year_9999_never_ends(seconds: int, until: str | None) -> None:
+    queued = tpu_v2.QueuedResource(name=NAME.replace("nodes", "queuedResources"), create_time=CREATED)
+    tpu_v2.QueuedResource.pb(queued).queueing_policy.valid_until_duration.seconds = seconds
+    assert queued_request(queued).valid_until == until
 
 
 def test_the_port_of_an_endpoint_is_the_ssh_port_on_a_local_pod_only() -> None:

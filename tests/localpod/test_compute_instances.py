@@ -15,6 +15,7 @@ import asyncssh
 import pytest
 from google.api_core import exceptions
 
+from tests.localpod.api_clients import until as until_answered
 from tests.localpod.compute import WHERE, ComputePod, OperationFailed, compute_pod
 from tests.pods import known_hosts, pod_home, running_pod
 from tests.waiting import until
@@ -93,7 +94,11 @@ async def test_a_machine_is_deleted_while_it_is_created(pod: ComputePod) -> None
     creation = asyncio.create_task(insert(pod))
     await pod.until(lambda: pod.compute.store.places("instances") != [])
     deletion = asyncio.create_task(pod.call("Instances", "delete", **VM))
-    await pod.until(lambda: pod.compute.operations.running == 2)
+
+    async def both_begun() -> bool:
+        return len(await pod.rows("ZoneOperations", "list", **WHERE)) == 2
+
+    await until_answered(both_begun)
     with pytest.raises(exceptions.BadRequest, match="is not ready"):
         await pod.call("Instances", "stop", **VM)
     pod.compute.faults.release_operations()
@@ -192,6 +197,65 @@ async def test_another_project_is_not_served_but_for_public_images(pod: ComputeP
     assert public.self_link.endswith("projects/debian-cloud/global/images/debian-12")
 
 
+WRONG_TYPES = [
+    ("zones/local-a/disks", {"name": "one", "labels": "x"}, "resource.labels"),
+    ("zones/local-a/disks", {"name": "one", "sizeGb": "big"}, "resource.sizeGb"),
+    ("global/images", {"name": "one", "sourceDisk": 5}, "resource.sourceDisk"),
+    ("global/images", {"name": "one", "labels": {"a": {}}}, "resource.labels.a"),
+    ("global/instanceTemplates", {"name": "one", "properties": {"disks": [None]}}, "resource.properties.disks[0]"),
+    ("regions/local/resourcePolicies", {"name": "one", "workloadPolicy": []}, "resource.workloadPolicy"),
+    ("zones/local-a/instances", {"name": ["one"]}, "resource.name"),
+    ("zones/local-a/instances", {"metadata": {"items": [{"key": 5}]}}, "resource.metadata.items[0].key"),
+    ("zones/local-a/instanceGroupManagers", {"name": "one", "targetSize": True}, "resource.targetSize"),
+    ("zones/local-a/instanceGroupManagers", {"resourcePolicies": ["one"]}, "resource.resourcePolicies"),
+    ("zones/local-a/instanceGroupManagers/crew/recreateInstances", {"instances": [1]}, "resource.instances[0]"),
+    ("zones/local-a/instanceGroupManagers/crew/resizeRequests", {"name": "one", "resizeBy": {}}, "resource.resizeBy"),
+    ("setCommonInstanceMetadata", {"items": {"key": "a"}}, "resource.items"),
+    ("global/firewalls", {"name": "one", "network": 5}, "resource.network"),
+]
+
+
+async def test_a_field_of_another_type_is_refused_as_an_invalid_argument(pod: ComputePod) -> None:
+    await pod.template()
+    await pod.group(size=0)
+    for path, body, field in WRONG_TYPES:
+        status, error = await post(pod, path, body)
+        assert (status, error["status"]) == (400, "INVALID_ARGUMENT"), (path, error)
+        assert f"'{field}'" in error["message"]
+
+
+async def test_a_field_that_is_null_counts_as_absent_and_metadata_needs_keys(pod: ComputePod) -> None:
+    machine = {"name": "vm", "machineType": "n1-standard-1", "labels": None, "disks": None, "scheduling": None}
+    assert (await post(pod, "zones/local-a/instances", {**machine, "metadata": None}))[0] == 200
+    for path, body in (
+        ("zones/local-a/instances", {**machine, "name": "other", "metadata": {"items": [{"value": "x"}]}}),
+        ("setCommonInstanceMetadata", {"items": [{}]}),
+    ):
+        status, error = await post(pod, path, body)
+        assert (status, "resource.metadata.items.key" in error["message"]) == (400, True)
+
+
+async def test_a_body_that_is_nested_too_deeply_is_a_parse_error(pod: ComputePod) -> None:
+    deep = b"[" * 200_000
+    for path in ("compute/v1/projects/local/zones/local-a/disks", "v2/projects/local/locations/local-a/nodes"):
+        status, error = await send(pod, path, deep)
+        assert (status, error["code"]) == (400, 400)
+
+
+async def post(pod: ComputePod, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    return await send(pod, f"compute/v1/projects/local/{path}", json.dumps(body).encode())
+
+
+async def send(pod: ComputePod, path: str, body: bytes) -> tuple[int, dict[str, Any]]:
+    """Return the status of the answer, and its error if it has one."""
+    owner = {"Authorization": f"Bearer {pod.service.token}"}
+    async with (
+        aiohttp.ClientSession(f"http://127.0.0.1:{pod.service.rest_port}", headers=owner) as session,
+        session.post(f"/{path}", data=body) as answer,
+    ):
+        return answer.status, (await answer.json()).get("error", {})
+
+
 async def test_no_route_answers_without_the_owners_token(pod: ComputePod) -> None:
     rest = f"http://127.0.0.1:{pod.service.rest_port}"
     async with aiohttp.ClientSession() as session:
@@ -235,7 +299,6 @@ async def test_the_machines_of_a_group_are_reached_over_ssh_before_and_after_a_p
     template = {"machineType": "ct6e-standard-4t", "scheduling": {"provisioningModel": "SPOT"}}
     manager = {"name": "crew", "targetSize": 2, "instanceTemplate": "global/instanceTemplates/spot"}
     async with running_pod(pod_home) as pod:
-        assert pod.compute is not None
         pod.compute.faults.operation_seconds = 0.02
         await ask(pod, "POST", "global/instanceTemplates", {"name": "spot", "properties": template})
         await ask(pod, "POST", "zones/local-a/instanceGroupManagers", manager)

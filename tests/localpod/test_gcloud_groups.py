@@ -34,7 +34,6 @@ class GcloudPod:
 
     @property
     def compute(self) -> ComputeService:
-        assert self.pod.compute is not None
         return self.pod.compute
 
     @property
@@ -61,7 +60,6 @@ class GcloudPod:
 async def gcloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GcloudPod]:
     monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
     async with running_pod(tmp_path) as pod:
-        assert pod.compute is not None
         pod.compute.faults.operation_seconds = 0.05
         yield GcloudPod(pod, Gcloud(tmp_path, pod.service.rest_port, pod.token))
 

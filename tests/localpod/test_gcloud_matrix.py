@@ -256,7 +256,6 @@ async def test_a_command_runs_on_every_worker_and_a_file_is_fetched(
     run = Gcloud(tmp_path, pod.service.rest_port, pod.token)
     run.environment["CLOUDSDK_CORE_ACCOUNT"] = "ada@example.com"
     if os_login:
-        assert pod.compute is not None
         pod.compute.networks.metadata["enable-oslogin"] = "TRUE"
     port = str(pod.machines.workers("local")[0].port)
     words = (*track, *VM, "ssh", "local", "--worker=all", "--command=echo $HOSTNAME | tee out.txt", "--", "-p", port)

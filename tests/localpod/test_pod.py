@@ -95,7 +95,7 @@ async def test_two_pods_in_two_homes_are_independent(pod_home: Path, tmp_path: P
 async def test_a_second_pod_in_the_same_home_is_refused_with_the_first_ones_process_id(pod_home: Path) -> None:
     async with running_pod(pod_home) as pod:
         with pytest.raises(UsageError) as refused:
-            await LocalPod(pod_home).start(1, 1, 1)
+            await LocalPod(pod_home).start()
         assert str(pod.announcement()["pid"]) in refused.value.sentence
         assert (pod_home / "profiles" / "local.toml").exists()
 
@@ -104,7 +104,7 @@ async def test_a_start_that_fails_leaves_nothing(pod_home: Path, monkeypatch: py
     pod = LocalPod(pod_home)
     monkeypatch.setattr(loopback_addresses, "PORTS", ())
     with pytest.raises(TpuTuiError, match="No loopback addresses"):
-        await pod.start(2, 1, 1)
+        await pod.start()
     assert not pod.directory.exists()
     assert not (pod_home / "profiles" / "local.toml").exists()
 
@@ -191,13 +191,13 @@ async def test_on_another_system_the_error_names_an_alternative(
 ) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(UsageError, match="needs Linux") as refused:
-        await LocalPod(pod_home).start(1, 1, 1)
+        await LocalPod(pod_home).start()
     assert refused.value.remedy
 
 
 async def test_more_workers_than_the_api_lists_are_refused_with_its_error(pod_home: Path) -> None:
     with pytest.raises(UsageError, match="local-1000 was not found"):
-        await LocalPod(pod_home).start(1000, 1, 1)
+        await LocalPod(pod_home, workers=1000).start()
     assert not (pod_home / "profiles" / "local.toml").exists()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.operator.keeper_supervision import (
+from tui.operator.run_events import (
     RESTART_PAUSES_S,
     RESTART_WINDOW_S,
     UNATTENDED_AFTER_S,

@@ -9,7 +9,7 @@ import pytest
 from tui.commands.launch import job_options
 from tui.commands.parser.parser import parse
 from tui.console.data.launch_form import make_job, option_text
-from tui.pod.job_options import ASKED_OPTIONS, DEFAULTS, OPTIONS, JobOptions, OptionKind
+from tui.pod.job_options import DEFAULTS, LAUNCH_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run import Run
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
@@ -47,21 +47,21 @@ def words_of(name: str) -> list[str]:
 
 def test_every_field_has_its_option() -> None:
     assert set(OPTIONS) == {each.name for each in fields(JobOptions)}
-    assert set(OPTIONS) - set(ASKED_OPTIONS) == {"argv", "env_by_name"}
+    assert set(OPTIONS) - set(LAUNCH_OPTIONS) == {"argv", "env_by_name"}
     assert all(getattr(JOB, name) != DEFAULTS[name] for name in OPTIONS)
 
 
 def test_every_field_is_reached_from_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWO", "2")
-    words = [word for name in ASKED_OPTIONS for word in words_of(name)]
+    words = [word for name in LAUNCH_OPTIONS for word in words_of(name)]
     args = parse(["launch", "lab", *words, "--", *JOB.argv])
     assert job_options(args, "pjrt") == JOB
 
 
 def test_every_field_is_reached_from_the_form() -> None:
-    texts = {name: option_text(name, JOB) for name in ASKED_OPTIONS}
+    texts = {name: option_text(name, JOB) for name in LAUNCH_OPTIONS}
     assert make_job(JobOptions(env_by_name=JOB.env_by_name), JOB.argv, texts) == JOB
-    assert make_job(JobOptions(), (), dict.fromkeys(ASKED_OPTIONS, "") | {"runtime": "pjrt"}) == JobOptions()
+    assert make_job(JobOptions(), (), dict.fromkeys(LAUNCH_OPTIONS, "") | {"runtime": "pjrt"}) == JobOptions()
 
 
 def test_every_field_of_a_request_is_in_its_run_and_its_record(tmp_path: Path) -> None:

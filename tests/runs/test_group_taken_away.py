@@ -52,7 +52,6 @@ class GroupScene:
 
     @property
     def group(self) -> Group:
-        assert self.pod.compute is not None
         return self.pod.compute.groups.get(f"projects/local/{MANAGERS}/tpus")
 
     async def change(self, path: str, body: dict[str, Any] | None = None, **query: str) -> None:

@@ -15,12 +15,12 @@ from trainer.bench_input.cpu_affinity import run_on, split_cores
 from trainer.bench_input.latency_proxy import slowed
 from trainer.bench_input.rows import Material
 from trainer.bench_input.table import DELAY_MS
-from trainer.config import BUCKET as SCHEME
 from trainer.errors import TrainerError
 from trainer.progress import format_count, write_error
 from trainer.shards import command, image_folder
 from trainer.shards.writer import defer_signals
 from trainer.storage import objects
+from trainer.storage.urls import BUCKET_PREFIX
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BUCKET = "bench-input"
@@ -45,7 +45,7 @@ def lay_out(options: argparse.Namespace) -> Iterator[tuple[Material, dict[float,
             with run_on(split_cores()[1]), defer_signals(STOPS):
                 address = stack.enter_context(object_store.running(store_files, BUCKET))
             stack.enter_context(_storage_at(address))
-            bucket = f"{SCHEME}{BUCKET}"
+            bucket = f"{BUCKET_PREFIX}{BUCKET}"
         material = Material(
             files=files,
             shards=str(work / "shards"),

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainer.bench_input.rows import Epoch, Material
-from trainer.config import BUCKET as SCHEME
 from trainer.storage import objects
+from trainer.storage.urls import BUCKET_PREFIX
 
 WORKERS = 2  # loader processes of every peer
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
@@ -23,7 +23,7 @@ def webdataset_by_curl(material: Material) -> Epoch:
     """Read shards over `pipe:curl`, as webdataset's tutorial does over `pipe:gsutil`."""
     from urllib.parse import quote
 
-    bucket, _, prefix = material.bucket.removeprefix(SCHEME).partition("/")
+    bucket, _, prefix = material.bucket.removeprefix(BUCKET_PREFIX).partition("/")
     root = f"{objects.storage_address()}/storage/v1/b/{bucket}/o/"
     names = [path.name for path in sorted(Path(material.shards).glob("*-train-*.tar"))]
     addresses = [f"{root}{quote(f'{prefix}/shards/{name}', safe='')}?alt=media" for name in names]

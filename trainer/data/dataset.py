@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 
 from braceexpand import braceexpand
 
-from trainer.config import BUCKET, LARGEST_STRIDE, DataConfig, TrainConfig
+from trainer.config import LARGEST_STRIDE, DataConfig, TrainConfig
 from trainer.data import sharding
 from trainer.data.shard_reader import ShardFile, count_samples
 from trainer.errors import TrainerError
@@ -19,6 +19,7 @@ from trainer.progress import every_core, format_count, write_error, write_line
 from trainer.shards.manifest import MANIFEST, UNFINISHED, Manifest, Shard
 from trainer.storage import objects
 from trainer.storage.pipe_urls import is_pipe
+from trainer.storage.urls import BUCKET_PREFIX
 
 DEFAULT_SIZE, FAKE_CLASSES = 224, 10
 COUNTED_AT_ONCE = 8  # shards that no manifest lists, each read whole to count its samples
@@ -163,7 +164,7 @@ def expand(pattern: str, skip_missing: bool = False) -> tuple[str, ...]:
     names_in = functools.cache(objects.list_names)
     urls = [url for name in names for url in _expand_wildcards(name, names_in)]
     plain = [url for url in urls if not is_pipe(url)]
-    if any(objects.is_bucket(url) and "/" not in url.removeprefix(BUCKET) for url in plain):
+    if any(objects.is_bucket(url) and "/" not in url.removeprefix(BUCKET_PREFIX) for url in plain):
         raise TrainerError(f"{pattern} names a bucket and no shards", remedy="Write gs://BUCKET/*.tar")
     present = {directory: set(names_in(directory)) for directory in dict.fromkeys(map(objects.parent, plain))}
     missing = [url for url in plain if _name(url) not in present[objects.parent(url)]]

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from urllib.parse import quote
 
-from trainer.config import BUCKET
 from trainer.errors import TrainerError
 from trainer.progress import FULL
 from trainer.storage import temp_files
 from trainer.storage.pipe_urls import is_pipe, open_pipe
 from trainer.storage.regular_files import open_regular
 from trainer.storage.resumable_stream import ObjectStream
+from trainer.storage.urls import BUCKET_PREFIX
 
 READ_BYTES = 1024 * 1024  # read at a time from an object, which comes with one request
 LARGEST_DOCUMENT_BYTES = 64 * 1024 * 1024  # of JSON; the manifest of 300,000 shards
@@ -46,7 +46,7 @@ class TooLargeError(TrainerError):
 
 def is_bucket(url: str) -> bool:
     """Return whether a path lies in Cloud Storage."""
-    return url.startswith(BUCKET)
+    return url.startswith(BUCKET_PREFIX)
 
 
 def is_local(url: str) -> bool:
@@ -237,7 +237,7 @@ def storage_address() -> str:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    bucket, _, name = url[len(BUCKET) :].partition("/")
+    bucket, _, name = url[len(BUCKET_PREFIX) :].partition("/")
     if not bucket:
         raise TrainerError(f"{url} names no bucket", remedy="Write gs://BUCKET/PREFIX")
     return bucket, name
@@ -294,7 +294,7 @@ def _translate_errors(url: str) -> Iterator[None]:
     from google.auth.exceptions import GoogleAuthError
     from requests.exceptions import RequestException
 
-    bucket = url[len(BUCKET) :].partition("/")[0]
+    bucket = url[len(BUCKET_PREFIX) :].partition("/")[0]
     try:
         yield
     except NotFound as error:

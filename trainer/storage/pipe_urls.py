@@ -15,8 +15,8 @@ import threading
 from collections.abc import Iterator
 from typing import IO
 
-from trainer.config import PIPE
 from trainer.errors import TrainerError
+from trainer.storage.urls import PIPE_PREFIX
 
 WATCHED_SCRIPT = """
 trap '' TERM HUP
@@ -42,7 +42,7 @@ class PipeKilledError(Exception):
 
 def is_pipe(url: str) -> bool:
     """Return whether a "path" is a command whose output is the shard."""
-    return url.startswith(PIPE)
+    return url.startswith(PIPE_PREFIX)
 
 
 @contextlib.contextmanager
@@ -53,7 +53,7 @@ def open_pipe(url: str) -> Iterator[IO[bytes]]:
     """
     watch, held = os.pipe()
     try:
-        command = ["sh", "-c", WATCHED_SCRIPT, "sh", url[len(PIPE) :]]
+        command = ["sh", "-c", WATCHED_SCRIPT, "sh", url[len(PIPE_PREFIX) :]]
         with _registering:
             process = subprocess.Popen(command, stdin=watch, stdout=subprocess.PIPE, start_new_session=True)
             _running.add(process)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from trainer.errors import ConfigError
 
+BUCKET_PREFIX = "gs://"
+PIPE_PREFIX = "pipe:"  # of a shard that is a command's output
 FILE_URL = re.compile(r"^file:(//(localhost)?(?=/))?")  # RFC 8089, and `file:set` as in webdataset
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 

@@ -1,4 +1,4 @@
-"""`keys add`: add the user's public SSH key to a slice's metadata, so that its workers accept it."""
+"""`keys add`: add the user's public SSH key to metadata or a profile, so that the workers of a slice accept it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def add_command(commands: Commands) -> None:
     add = commands.actions_of(keys).add(
         "add",
         help="add your public SSH key to a slice's metadata",
-        description="Add your public SSH key to a slice's metadata, or to your OS Login profile if it uses OS Login, "
-        "as gcloud's first ssh does, and wait until its workers accept it.",
+        description="Add your public SSH key to a slice's metadata (an instance group: the project's), or to your "
+        "OS Login profile if it uses OS Login, as gcloud's first ssh does, and wait until its workers accept it.",
     )
     add.add_argument("slice", metavar="SLICE", help=SLICE)
     add.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -102,6 +102,9 @@ def _with_fitting_remedy(error: TpuTuiError, plan: KeyPlan) -> TpuTuiError:
 
 
 def _intent(plan: KeyPlan) -> str:
+    from tui.operator.keys import IN_PROJECT
+
     let = f"let {plan.key.path}.pub" if plan.key.exists else f"create the key {plan.key.path} and let it"
     workers = f"the {plan.workers} workers" if plan.workers > 1 else "the worker"
-    return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through {plan.place}"
+    through = f"{plan.place}, which all its VMs use" if plan.target == IN_PROJECT else plan.place
+    return f"{let} log in as {plan.user} on {workers} of {plan.slice_name}, through {through}"

@@ -13,7 +13,7 @@ from tui.commands.parser.argument_types import as_text, directory, given, second
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
-from tui.pod.job_options import ASKED_OPTIONS, JobOptions, Option, OptionKind
+from tui.pod.job_options import LAUNCH_OPTIONS, JobOptions, Option, OptionKind
 from tui.pod.run import RunState
 from tui.pod.run_names import readable_name
 
@@ -27,7 +27,7 @@ def add_command(commands: Commands) -> None:
     launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and the command for its workers")
     launch.add_argument("--name", type=given, help="name of the run (default: the slice's name)")
     launch.add_argument("--sync", type=directory, metavar="DIR", help="first copy this working tree to every worker")
-    add_job_options(launch, ASKED_OPTIONS)
+    add_job_options(launch, LAUNCH_OPTIONS)
     launch.add_argument("--skip-checks", action="store_true", help="skip the checks before launching")
     launch.add_argument(
         "--phase-timeout",
@@ -44,7 +44,7 @@ def add_command(commands: Commands) -> None:
 def add_job_options(parser: Parser, names: Iterable[str]) -> None:
     """Add the job's options of these names to a command."""
     for name in names:
-        parser.add_argument("--" + name.replace("_", "-"), **_argument(ASKED_OPTIONS[name]))
+        parser.add_argument("--" + name.replace("_", "-"), **_argument(LAUNCH_OPTIONS[name]))
 
 
 def _argument(option: Option) -> dict[str, Any]:
@@ -65,7 +65,7 @@ _TYPES: Mapping[OptionKind, Callable[[str], Any]] = {
 
 def job_options(args: argparse.Namespace, runtime: str) -> JobOptions:
     """Return the job's options from the command line; `runtime` applies where it names none."""
-    values = {name: value for name in ASKED_OPTIONS if (value := getattr(args, name, None)) is not None}
+    values = {name: value for name in LAUNCH_OPTIONS if (value := getattr(args, name, None)) is not None}
     pairs = values.pop("env", [])
     env = _parse_env(pairs)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -36,13 +36,13 @@ def run_local_up(
     each security problem. `with_parent` also ends the pod when standard input ends. Raises TpuTuiError if the pod
     cannot start.
     """
-    asyncio.run(_run(home, (workers, cores, slices), announce, warn, with_parent))
+    pod = LocalPod(home, workers=workers, cores=cores, slices=slices)
+    asyncio.run(_run(pod, announce, warn, with_parent))
     return 0
 
 
 async def _run(
-    home: Path,
-    shape: tuple[int, int, int],
+    pod: LocalPod,
     announce: Callable[[Mapping[str, Any]], None],
     warn: Callable[[str], None],
     with_parent: bool,
@@ -51,8 +51,7 @@ async def _run(
     _end_on_signals(end)
     if with_parent:
         _end_with_stdin(end)
-    pod = LocalPod(home)
-    starting = asyncio.create_task(pod.start(*shape))
+    starting = asyncio.create_task(pod.start())
     ending = asyncio.create_task(end.wait())
     try:
         await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -66,7 +65,7 @@ async def _run(
         for task in (starting, ending):
             task.cancel()
         await asyncio.gather(starting, ending, return_exceptions=True)
-        keepers = living_keepers(home / "runs")
+        keepers = living_keepers(pod.home / "runs")
         await pod.close()
         await await_keepers(keepers)
 

@@ -42,18 +42,19 @@ def _plain_environment() -> dict[str, str]:
     return environment | {"PYTHONPATH": python_path(environment)}
 
 
-def _make_login_key(directory: Path) -> tuple[Path, str]:
-    """Create an ed25519 key pair; return the private key's file and the public key's line."""
-    key = Ed25519PrivateKey.generate()
-    path = directory / "id_ed25519"
+def _public_line(key: Ed25519PrivateKey) -> str:
+    """Return the public key as a line of an authorized_keys file."""
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return f"{public.decode()} tpu-tui local pod"
+
+
+def _write_login_key(path: Path, key: Ed25519PrivateKey) -> None:
+    """Write a key pair as ssh-keygen does: the private key to `path`, the public key beside it."""
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
     _write_secret(path, private.decode())
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    line = f"{public.decode()} tpu-tui local pod"
-    path.with_suffix(".pub").write_text(line + "\n")
-    return path, line
+    path.with_suffix(".pub").write_text(_public_line(key) + "\n")
 
 
 def _write_secret(path: Path, text: str) -> None:
@@ -64,50 +65,54 @@ def _write_secret(path: Path, text: str) -> None:
 class LocalPod:
     """A pod on this machine. The profile `local` is written to `home`; the pod's files have their own directory.
 
-    `close` ends every process and removes every port and file of the pod; if this process dies, the guardian does so.
+    Each of its slices has `workers` workers with `cores` devices each. `close` ends every process and removes every
+    port and file of the pod; if this process dies, the guardian does so.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, workers: int = 4, cores: int = 1, slices: int = 1) -> None:
         self.home = home
+        self.slices = tuple(FIRST_SLICE if i == 0 else f"{FIRST_SLICE}-{i + 1}" for i in range(slices))
+        self._workers = workers
+        self._cores = cores
         self.id = secrets.token_hex(POD_ID_BYTES)
         self.token = make_token()
         """The owner's bearer token. The profile and `TOKEN_FILE` contain it; only the owner can read them."""
         self.directory = Path(tempfile.gettempdir()) / f"tpu-tui-pod-{self.id}"
-        self.identity = Path()
-        self.slices: tuple[str, ...] = ()
-        self._guardian: GuardianClient | None = None
-        self._machines: Machines | None = None
-        self._bucket: Bucket | None = None
-        self._service: TpuService | None = None
-        self.os_login: OsLoginService | None = None
-        """The OS Login API with the profiles of the pod's users; None before the start."""
-        self.compute: ComputeService | None = None
-        """The Compute Engine API with the pod's firewall rules, disks and images; None before the start."""
+        self.identity = self.directory / "id_ed25519"
+        self._login_key = Ed25519PrivateKey.generate()
+        self._guardian = GuardianClient(self.id, self.directory, profile_path(home, LOCAL_PROFILE))
+        self.machines = Machines(self.id, self.directory, _public_line(self._login_key), self._guardian)
+        """The worker hosts, also for what only a local pod can do: `preempt`, `pids`, `homes`."""
+        self._bucket = Bucket(self.directory, token=self.token)
+        self.compute = ComputeService(self._node_machines, self.machines, zone=ZONE, project=PROJECT)
+        """The Compute Engine API with the pod's firewall rules, disks and images."""
+        self.compute.networks.metadata[GUEST_ATTRIBUTES] = "TRUE"
+        self.os_login = OsLoginService(PROJECT, lambda: self.compute.networks.metadata)
+        """The OS Login API with the profiles of the pod's users."""
+        self.compute.instances.os_logins = self.os_login.logins
+        self.os_login.changed.append(self.compute.instances.authorize_all)
+        self.service = TpuService(
+            self.machines,
+            project=PROJECT,
+            zone=ZONE,
+            cores=cores,
+            rest_routes=[*self.compute.routes(), *self.os_login.routes()],
+            token=self.token,
+            store=self.compute.store,
+            os_login=self.os_login,
+        )
+        """The Cloud TPU API service, whose `faults` can be set."""
 
     @property
     def exposure(self) -> str | None:
         """The reason why other users of the machine can reach the bucket; None if they cannot."""
-        return self._bucket.exposure if self._bucket is not None else None
+        return self._bucket.exposure
 
-    @property
-    def machines(self) -> Machines:
-        """The worker hosts, also for what only a local pod can do: `preempt`, `pids`, `homes`."""
-        if self._machines is None:
-            raise RuntimeError("the pod is not started")
-        return self._machines
-
-    @property
-    def service(self) -> TpuService:
-        """The Cloud TPU API service, whose `faults` can be set."""
-        if self._service is None:
-            raise RuntimeError("the pod is not started")
-        return self._service
-
-    async def start(self, workers: int = 4, cores: int = 1, slices: int = 1) -> None:
+    async def start(self) -> None:
         """Start everything and write the profile. Raises TpuTuiError after closing what was already started."""
         self._check_requirements()
         try:
-            await self._start(workers, cores, slices)
+            await self._start()
         except BaseException:
             await self.close()
             raise
@@ -123,43 +128,27 @@ class LocalPod:
                 remedy=f"Stop it (kill {owner}), or set another TPU_TUI_HOME.",
             )
 
-    async def _start(self, workers: int, cores: int, slices: int) -> None:
+    async def _start(self) -> None:
         plain = _plain_environment()
         marked = plain | Mark(self.id).environment
-        self._guardian = GuardianClient(self.id, self.directory, profile_path(self.home, LOCAL_PROFILE))
         await self._guardian.open(plain)
         self.directory.mkdir(mode=0o700)
-        self.identity, public_key = _make_login_key(self.directory)
-        self._machines = Machines(self.id, self.directory, public_key, self._guardian)
-        await self._machines.open(marked)
+        _write_login_key(self.identity, self._login_key)
+        await self.machines.open(marked)
         _write_secret(self.directory / TOKEN_FILE, self.token)
-        self._bucket = Bucket(self.directory, token=self.token)
         await self._bucket.start(marked)
-        service = await self._start_service(cores)
-        self._machines.environment = {"STORAGE_EMULATOR_HOST": self._bucket.endpoint} | _imports()
-        self.slices = tuple(FIRST_SLICE if i == 0 else f"{FIRST_SLICE}-{i + 1}" for i in range(slices))
+        await self.service.start()
+        self.machines.environment = {"STORAGE_EMULATOR_HOST": self._bucket.endpoint} | _imports()
         for name in self.slices:
-            await _add_slice(service, name, workers, cores)
+            await self._add_slice(name)
         save_profile(self.home, LOCAL_PROFILE, self.profile())
 
-    async def _start_service(self, cores: int) -> TpuService:
-        compute = self.compute = ComputeService(self._node_machines, self.machines, zone=ZONE, project=PROJECT)
-        compute.networks.metadata[GUEST_ATTRIBUTES] = "TRUE"
-        self.os_login = OsLoginService(PROJECT, lambda: compute.networks.metadata)
-        compute.instances.os_logins = self.os_login.logins
-        self.os_login.changed.append(compute.instances.authorize_all)
-        self._service = TpuService(
-            self.machines,
-            project=PROJECT,
-            zone=ZONE,
-            cores=cores,
-            rest_routes=[*compute.routes(), *self.os_login.routes()],
-            token=self.token,
-            store=compute.store,
-            os_login=self.os_login,
-        )
-        await self._service.start()
-        return self._service
+    async def _add_slice(self, name: str) -> None:
+        try:
+            await self.service.add_slice(name, self._workers, self._cores)
+        except ApiError as error:
+            size = f"{count_noun(self._workers, 'worker')} with {count_noun(self._cores, 'core')} each"
+            raise UsageError(f"Slice {name} of {size} could not be created", why=str(error)) from error
 
     def _node_machines(self) -> list[tuple[str, str]]:
         """Return the name and address of each TPU VM's machine, for Compute Engine's lists."""
@@ -168,14 +157,12 @@ class LocalPod:
         return [(worker.hostname, worker.address) for worker in workers]
 
     def _endpoints(self) -> dict[str, str]:
-        assert self._bucket is not None
         rest = f"http://127.0.0.1:{self.service.rest_port}"
         tpu, storage = f"127.0.0.1:{self.service.grpc_port}", self._bucket.endpoint
         return {"tpu": tpu, "compute": rest, "oslogin": rest, "storage": storage}
 
     def profile(self) -> dict[str, Any]:
         """Return the content of the profile `local`."""
-        assert self._bucket is not None
         return {
             "project": PROJECT,
             "zones": [ZONE],
@@ -190,7 +177,6 @@ class LocalPod:
 
     def announcement(self) -> dict[str, Any]:
         """Return the JSON line of `local up`."""
-        assert self._bucket is not None
         endpoints = self._endpoints()
         return {
             "token": self.token,
@@ -207,30 +193,13 @@ class LocalPod:
 
     async def close(self) -> None:
         """End everything and remove every file. A second call has no effect."""
-        service, self._service = self._service, None
-        guardian, self._guardian = self._guardian, None
-        machines, self._machines = self._machines, None
-        bucket, self._bucket = self._bucket, None
         try:
-            if service is not None:
-                await service.close()
-            if self.compute is not None:
-                await self.compute.close()
+            await self.service.close()
+            await self.compute.close()
         finally:
-            if guardian is not None:
-                await guardian.close()
-            if machines is not None:
-                await machines.close()
-            if bucket is not None:
-                await bucket.close()
-
-
-async def _add_slice(service: TpuService, name: str, workers: int, cores: int) -> None:
-    try:
-        await service.add_slice(name, workers, cores)
-    except ApiError as error:
-        size = f"{count_noun(workers, 'worker')} with {count_noun(cores, 'core')} each"
-        raise UsageError(f"Slice {name} of {size} could not be created", why=str(error)) from error
+            await self._guardian.close()
+            await self.machines.close()
+            await self._bucket.close()
 
 
 def _imports() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The user's SSH key on a slice: found there, or added as gcloud's first `tpu-vm ssh` would."""
+"""The user's SSH key on a slice: found there, or added as gcloud's first ssh would."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tui.cloud.compute import ssh_key_metadata
 from tui.cloud.compute.os_login import login_profile
+from tui.cloud.compute.project_metadata import change_project_metadata
 from tui.errors import UsageError
 from tui.operator.connections import Connections, require_workers
 from tui.pod.slice import INSTANCE_GROUP, SSH_KEYS, Slice
@@ -30,7 +31,10 @@ _REACH_TIMEOUT_S = 15.0
 
 @dataclass(frozen=True)
 class KeyPlan:
-    """What `keys add` would do: let `key` log in as `user`. `found` is the place that already holds the key."""
+    """What `keys add` would do: let `key` log in as `user`.
+
+    `found` is the place that already holds the key; `target` is the place where it would be added.
+    """
 
     slice_name: str
     workers: int
@@ -39,19 +43,20 @@ class KeyPlan:
     found: str | None
     project_known: bool
     """Whether the project's own metadata could be read."""
+    target: str = IN_SLICE
     account: str | None = None
-    """The account whose OS Login profile gets the key; None for the slice's metadata."""
+    """The account whose OS Login profile has or gets the key; None for a key in metadata."""
 
     @property
     def place(self) -> str:
         """Where the key is, or would be added."""
         if self.account:
             return f"the OS Login profile of {self.account}"
-        return f"the {self.found or IN_SLICE}'s metadata"
+        return f"the {self.found or self.target}'s metadata"
 
 
 class Keys:
-    """Adds the user's own key to the metadata of slices."""
+    """Adds the user's own key to the metadata of slices, or of the project for instance groups."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
@@ -77,15 +82,21 @@ class Keys:
         )
         if ssh_key_metadata.os_login(metadata, of_project or {}):
             return await self._plan_in_profile(slice_, key, project_known=of_project is not None)
+        is_group, is_blocked = slice_.source == INSTANCE_GROUP, ssh_key_metadata.blocks_project_keys(metadata)
         found = None
         if key.public is not None:
             if ssh_key_metadata.lets_in(metadata.get(SSH_KEYS, ""), user, key.public):
                 found = IN_SLICE
-            elif not ssh_key_metadata.blocks_project_keys(metadata) and ssh_key_metadata.lets_in(
-                (of_project or {}).get(SSH_KEYS, ""), user, key.public
-            ):
+            elif not is_blocked and ssh_key_metadata.lets_in((of_project or {}).get(SSH_KEYS, ""), user, key.public):
                 found = IN_PROJECT
-        return KeyPlan(slice_.name, len(slice_.workers), user, key, found, of_project is not None)
+        if found is None and is_group and is_blocked:
+            raise UsageError(
+                f"a key cannot be added to instance group {slice_.name}",
+                why="the metadata in its template blocks the project's keys",
+                remedy=f"gcloud compute ssh {slice_.workers[0].name} --zone={slice_.zone} adds it to one VM",
+            )
+        target = IN_PROJECT if is_group else IN_SLICE
+        return KeyPlan(slice_.name, len(slice_.workers), user, key, found, of_project is not None, target)
 
     async def _plan_in_profile(self, slice_: Slice, key: LoginKey, *, project_known: bool) -> KeyPlan:
         """Return the plan for a slice with OS Login, which ignores keys in the metadata."""
@@ -99,7 +110,7 @@ class Keys:
             )
         user = settings.user or profile.user or profile.account
         found = IN_PROFILE if profile.lets_in(key.public) else None
-        return KeyPlan(slice_.name, len(slice_.workers), user, key, found, project_known, profile.account)
+        return KeyPlan(slice_.name, len(slice_.workers), user, key, found, project_known, account=profile.account)
 
     async def make(self, plan: KeyPlan) -> KeyPlan:
         """Return the plan with its key created where there was none; connections made from now on offer it."""
@@ -109,7 +120,7 @@ class Keys:
         return replace(plan, key=await asyncio.to_thread(make_login_key, plan.key))
 
     async def add(self, slice_: Slice, plan: KeyPlan) -> AsyncIterator[str]:
-        """Add the plan's key to the slice's metadata, keeping every other line and value, or to the OS Login profile.
+        """Add the plan's key to metadata, keeping every other line and value, or to the OS Login profile.
 
         Yields the progress.
         """
@@ -128,15 +139,12 @@ class Keys:
                 return metadata
             return {**metadata, SSH_KEYS: ssh_key_metadata.with_key(text, plan.user, public)}
 
-        if slice_.source == INSTANCE_GROUP:
-            raise UsageError(
-                f"a key cannot be added to instance group {slice_.name}",
-                why="VMs that it makes have the metadata of its template only",
-                remedy="add the key to the project: "
-                f"gcloud compute ssh {slice_.workers[0].name} --zone={slice_.zone} does that",
-            )
-        lifecycle = self._connections.cloud.tpu.lifecycle
-        async for step in lifecycle.set_metadata(slice_.zone or "", slice_.name, change):
+        if plan.target == IN_PROJECT:  # a VM that the group makes later has only the metadata of its template
+            steps = change_project_metadata(self._connections.settings, change)
+        else:
+            lifecycle = self._connections.cloud.tpu.lifecycle
+            steps = lifecycle.set_metadata(slice_.zone or "", slice_.name, change)
+        async for step in steps:
             yield step
 
     def renamed(self, plan: KeyPlan) -> KeyPlan:

@@ -221,7 +221,7 @@ def _default(of: Field[Any]) -> Any:
 
 OPTIONS: Mapping[str, Option] = {item.name: item.metadata["option"] for item in fields(JobOptions)}
 """Every field's `Option`, by the field's name."""
-ASKED_OPTIONS: Mapping[str, Option] = {name: option for name, option in OPTIONS.items() if option.help}
-"""Those with an option on the command line and a field in the launch form."""
+LAUNCH_OPTIONS: Mapping[str, Option] = {name: option for name, option in OPTIONS.items() if option.help}
+"""The options of the `launch` command, which are also the fields of the launch form."""
 DEFAULTS: Mapping[str, Any] = {item.name: _default(item) for item in fields(JobOptions)}
 """The default of each field."""

@@ -116,6 +116,11 @@ class Run:
     schema: int = SCHEMA
 
     @property
+    def slice_path(self) -> str:
+        """`zone/name` of the slice, or the bare name without a zone; SLICE arguments accept it."""
+        return f"{self.zone}/{self.slice}" if self.zone else self.slice
+
+    @property
     def is_rehearsal(self) -> bool:
         """Return whether it is the rehearsal job of a local pod."""
         return rehearses(self.job.argv)

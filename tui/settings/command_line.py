@@ -8,7 +8,7 @@ from typing import Any
 
 from tui.pod.creation.gcloud_commands import list_create_options
 from tui.pod.creation.slice_request import SliceRequest
-from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
+from tui.pod.job_options import LAUNCH_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.secrets import is_secret
 from tui.settings.fields import EVERY_ZONE, FIELDS
 from tui.settings.model import Settings
@@ -58,7 +58,7 @@ def launch_command(
     arguments = ["launch", where]
     arguments += _with_value("name", name) if name else ()
     arguments += _with_value("sync", str(sync)) if sync else ()
-    for option in ASKED_OPTIONS:
+    for option in LAUNCH_OPTIONS:
         value = getattr(job, option)
         if value != (settings.runtime if option == "runtime" else getattr(JobOptions(), option)):
             for text in _texts(option, value, job):

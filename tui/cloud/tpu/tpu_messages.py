@@ -136,13 +136,16 @@ def queued_node_ids(queued: tpu_v2.QueuedResource) -> list[str]:
 
 
 def _valid_until(queued: tpu_v2.QueuedResource) -> str | None:
-    """Return when a request stops waiting; None if it never does."""
+    """Return when a request stops waiting; None if it never does, or after the year 9999."""
     policy = queued.queueing_policy
-    if "valid_until_duration" in policy:
-        return _time(queued.create_time + policy.valid_until_duration)
-    if "valid_until_time" in policy:
-        return _time(policy.valid_until_time)
-    return _time(policy.valid_interval.end_time) if "valid_interval" in policy else None
+    try:
+        if "valid_until_duration" in policy:
+            return _time(queued.create_time + policy.valid_until_duration) if queued.create_time else None
+        if "valid_until_time" in policy:
+            return _time(policy.valid_until_time)
+        return _time(policy.valid_interval.end_time) if "valid_interval" in policy else None
+    except OverflowError:
+        return None
 
 
 def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:

@@ -86,7 +86,7 @@ class RemoteShell:
         run = target.run
 
         async def find() -> None:
-            then(await self._context.operator.slices.get(f"{run.zone}/{run.slice}" if run.zone else run.slice))
+            then(await self._context.operator.slices.get(run.slice_path))
 
         self._context.tasks.start(f"{name}: find {run.slice}", find(), self._context.show_error)
 

@@ -40,7 +40,7 @@ class LaunchForm:
         """Return the form that repeats a run; `code` is the directory whose code it got."""
         return cls(
             slices,
-            f"{run.zone}/{run.slice}" if run.zone else run.slice,
+            run.slice_path,
             run.job,
             run.name or "",
             sync=str(code or ""),

@@ -37,9 +37,8 @@ def list_commands(
         yield "report", command_line(settings, "report", run.id, "--format", "html")
         if not settings.read_only:
             yield "stop", command_line(settings, "stop", run.id)
-            target = f"{run.zone}/{run.slice}" if run.zone else run.slice
             sync = code or ("DIR" if run.code_hash else None)
-            yield "launch again", launch_command(settings, target, run.job, run.name, sync)
+            yield "launch again", launch_command(settings, run.slice_path, run.job, run.name, sync)
     if slice_ is not None:
         yield "check", command_line(settings, "check", slice_.path)
         if not settings.read_only:

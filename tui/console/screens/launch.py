@@ -34,7 +34,7 @@ from tui.console.widgets.command_line import CommandLine
 from tui.console.widgets.text_fields import TextBox
 from tui.errors import TpuTuiError, UsageError
 from tui.operator import LaunchRequest
-from tui.pod.job_options import ASKED_OPTIONS, OPTIONS, JobOptions, OptionKind
+from tui.pod.job_options import LAUNCH_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run_names import readable_name
 from tui.settings.command_line import launch_command
 from tui.text.printable import count_noun
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tui.pod.slice import Slice
 
 CODE, CODE_AGAIN = "directory to copy to every worker", "copied before; enter the directory again"
-_IN_ROWS = tuple(name for name, option in ASKED_OPTIONS.items() if option.kind is not OptionKind.VARIABLES)
+_IN_ROWS = tuple(name for name, option in LAUNCH_OPTIONS.items() if option.kind is not OptionKind.VARIABLES)
 """The options of a job with fields of one row."""
 PLAN = "planning the launch"
 LAUNCH = "the launch"
@@ -152,7 +152,7 @@ class LaunchDialog(FormDialog["str | None"]):
         name = self._text("name")
         return LaunchRequest(
             slice_=slice_,
-            job=make_job(self._draft.job, argv, {name: self.read_field(_field_id(name)) for name in ASKED_OPTIONS}),
+            job=make_job(self._draft.job, argv, {name: self.read_field(_field_id(name)) for name in LAUNCH_OPTIONS}),
             name=readable_name(name) if name else None,
             sync=self._sync(),
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
 
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.documents import DocumentStore
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.handlers import ApiHandlers
@@ -51,7 +52,8 @@ class TpuService:
         self.project = project
         self.zone = zone
         self.faults = faults or ServiceFaults()
-        self._operations = Operations(self.faults)
+        self._tasks = BackgroundTasks()
+        self._operations = Operations(self.faults, self._tasks)
         self._nodes = Nodes(hosts, self._operations, self.faults, first_zone=zone, cores=cores)
         if store is not None:
             self._nodes.disk_exists = store.exists
@@ -59,7 +61,7 @@ class TpuService:
         if os_login is not None:
             self._nodes.os_logins = os_login.logins
             os_login.changed.append(self._nodes.authorize_all)
-        queued = QueuedResources(self._nodes, self._operations, self.faults)
+        queued = QueuedResources(self._nodes, self._operations, self.faults, self._tasks)
         zones = (zone, *more_zones)
         api = ApiRouter(ApiHandlers(project, zones, self._nodes, queued, self._operations, self.faults))
         self._grpc = GrpcService(api, self.token)
@@ -84,7 +86,7 @@ class TpuService:
         """Stop listening and cancel running operations; the machines keep running."""
         await self._grpc.close()
         await self._rest.close()
-        await self._operations.close()
+        await self._tasks.close()
 
     def set_health(self, name: str, health: str, description: str = "") -> None:
         """Set the health that the API reports for a slice in the pod's zone: `UNHEALTHY_MAINTENANCE`, `HEALTHY`, …"""

@@ -66,8 +66,7 @@ class Groups:
         if not dry_run:
             self._connections.require_changes("creating groups")
         steps = self._creation().create(request, dry_run=dry_run, waits=waits)
-        follows = request.has_startup_script and waits and not dry_run
-        return self._slices.with_startup(steps, request) if follows else steps
+        return self._slices.with_startup(steps, request) if waits and not dry_run else steps
 
     def resize(self, ref: str, size: int, *, dry_run: bool = False, waits: bool = True) -> AsyncIterator[str]:
         """Resize a group, `NAME` or `ZONE/NAME`; yield the progress until all VMs run."""

@@ -253,12 +253,12 @@ class Gang:
 
 
 def _late(phase: str, worker: Worker, timeout: float, run: Run) -> WorkerError:
-    slice_ = f"{run.zone}/{run.slice}" if run.zone else run.slice
     return WorkerError(
         f"{phase} took longer than {timeout:g} s",
         worker=worker.index,
         why="the worker or the network to it is slow or stuck",
-        remedy=f"see whether it answers: tpu-tui exec {slice_} --worker {worker.index} --timeout 60 -- uptime",
+        remedy="see whether it answers: "
+        f"tpu-tui exec {run.slice_path} --worker {worker.index} --timeout 60 -- uptime",
     )
 
 

@@ -1,4 +1,4 @@
-"""Answers of the local pod's Compute Engine API: documents, pages and errors in the form of Google's JSON APIs."""
+"""Requests and answers of the local pod's Compute Engine API: documents, pages, errors, as in Google's JSON APIs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any
 
 from aiohttp import web
 
+from tui.localpod.api.rpc_errors import ApiError
+from tui.text.numbers import parse_integer
+
 ROOT = "https://www.googleapis.com/compute/v1/"
 """The prefix of the addresses of resources."""
 PROJECT = "/compute/v1/projects/{project}"
@@ -17,6 +20,8 @@ DEFAULT_PAGE = 500
 """The size of a page, in items, unless the request sets another."""
 _JSON = "application/json"
 _REASONS = {400: "invalid", 403: "forbidden", 404: "notFound", 409: "alreadyExists", 412: "conditionNotMet"}
+_TYPES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
+"""The names of JSON types (Compute Engine API v1, discovery document)."""
 IN_USE = "resourceInUseByAnotherResource"
 _CODES = {IN_USE: "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "notFound": "RESOURCE_NOT_FOUND"}
 _TERM = re.compile(
@@ -76,15 +81,41 @@ def invalid_field(field: str, value: object, why: str) -> ComputeError:
     return ComputeError(400, f"Invalid value for field '{field}': '{value}'. {why}")
 
 
-async def read_document(request: web.Request) -> dict[str, Any]:
-    """Return the JSON object of a request's body. Raises ComputeError for anything else."""
+async def read_document(request: web.Request, shape: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the JSON object of a request's body, without the fields that are null: Google's APIs ignore them.
+
+    `shape` has the types of the fields that are used: `str`, `int`, `bool`, `[shape of each item]`, `{field: shape}`
+    or, where every field is like the others, `{str: shape}`. Raises ComputeError for other content, ApiError for a
+    field of another type.
+    """
     try:
-        document = json.loads(await request.read() or b"{}")
-    except ValueError:
+        document = json.loads(await request.read() or b"{}", object_hook=_without_nulls)
+    except (ValueError, RecursionError):
         raise ComputeError(400, "Parse Error") from None
     if not isinstance(document, dict):
         raise ComputeError(400, "Parse Error")
+    _check_types(document, shape, "resource")
     return document
+
+
+def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _check_types(value: Any, shape: Any, path: str) -> None:
+    """Raise INVALID_ARGUMENT for a value of another type than its shape's. A text of digits is an integer too."""
+    kind = shape if isinstance(shape, type) else type(shape)
+    is_digits = kind is int and isinstance(value, str) and parse_integer(value) is not None
+    if not (is_digits or (isinstance(value, kind) and isinstance(value, bool) == (kind is bool))):
+        text = json.dumps(value)
+        raise ApiError("INVALID_ARGUMENT", f"Invalid value at '{path}' (expected type: {_TYPES[kind]}), {text}")
+    if isinstance(shape, list):
+        for number, item in enumerate(value):
+            _check_types(item, shape[0], f"{path}[{number}]")
+    elif isinstance(shape, dict):
+        for name, item in value.items():
+            if (inner := shape.get(name, shape.get(str))) is not None:
+                _check_types(item, inner, f"{path}.{name}")
 
 
 def page_of(
@@ -110,9 +141,9 @@ def page_of(
 def _number(request: web.Request, field: str) -> int:
     """Return a field of the query; 0 if it is empty or absent. Raises ComputeError."""
     text = request.query.get(field) or "0"
-    if not text.isdecimal():
+    if (number := parse_integer(text)) is None:
         raise ComputeError(400, f"Invalid value for field '{field}': '{text}'.")
-    return int(text)
+    return number
 
 
 def _terms(text: str) -> list[tuple[str, str, str]]:

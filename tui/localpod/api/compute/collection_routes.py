@@ -17,7 +17,16 @@ from tui.localpod.api.compute.answers import (
     read_document,
     relative,
 )
-from tui.localpod.api.compute.documents import DISKS, IMAGES, POLICIES, TEMPLATES, DocumentStore, singular
+from tui.localpod.api.compute.documents import (
+    DISKS,
+    IMAGES,
+    LABELS,
+    POLICIES,
+    SHAPES,
+    TEMPLATES,
+    DocumentStore,
+    singular,
+)
 from tui.localpod.api.compute.guard import GLOBAL, REGION, ZONE, Guard, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.localpod.api.faults import ServiceFaults
@@ -93,7 +102,7 @@ class CollectionRoutes:
         return answer(self._store.get(self._path(collection, request)))
 
     async def _insert(self, collection: str, request: web.Request) -> web.Response:
-        body, place = await read_document(request), place_of(request)
+        body, place = await read_document(request, SHAPES[collection]), place_of(request)
         scope, _, name = place.partition("/")
         names = {"zones": self._zones, "regions": [region_of(zone) for zone in self._zones]}.get(scope, ())
         if place != GLOBAL and name not in names:
@@ -101,7 +110,7 @@ class CollectionRoutes:
         if (image := request.query.get("sourceImage")) is not None:
             body["sourceImage"] = image
         if collection == IMAGES and request.query.get("forceCreate", "false").lower() != "true":
-            self._check_source_is_idle(body.get("sourceDisk") or "")
+            self._check_source_is_idle(body.get("sourceDisk", ""))
         path = self._store.insert(collection, place, body)
         return self._operations.start(request, "insert", path, undo=lambda: self._store.delete(path))
 
@@ -119,7 +128,7 @@ class CollectionRoutes:
         return self._operations.start(request, "delete", path, lambda: self._store.delete(path))
 
     async def _set_labels(self, collection: str, request: web.Request) -> web.Response:
-        body, path = await read_document(request), self._path(collection, request)
+        body, path = await read_document(request, LABELS), self._path(collection, request)
         self._store.set_labels(path, body)
         return self._operations.start(request, "setLabels", path)
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tui.localpod.api.compute.answers import IN_USE, ROOT, ComputeError, invalid_field, missing_path, now, relative
@@ -25,6 +25,32 @@ _COPIED = {
     POLICIES: ("description", "workloadPolicy", "groupPlacementPolicy"),
 }
 """Fields that a new resource gets from the request unchanged."""
+LABELS = {"labels": {str: str}, "labelFingerprint": str}
+METADATA = {"items": [{"key": str, "value": str}], "fingerprint": str}
+MACHINE = {
+    "machineType": str,
+    "disks": [
+        {
+            "source": str,
+            "boot": bool,
+            "autoDelete": bool,
+            "initializeParams": {"diskName": str, "diskSizeGb": int, "sourceImage": str},
+        }
+    ],
+    "metadata": METADATA,
+    "networkInterfaces": [{"network": str, "subnetwork": str, "accessConfigs": [{}]}],
+    "scheduling": {"provisioningModel": str, "preemptible": bool},
+    "tags": {"items": [str]},
+    **LABELS,
+}
+SHAPES: Mapping[str, Mapping[str, Any]] = {
+    DISKS: {"name": str, "sizeGb": int, "sourceImage": str, "type": str, **LABELS},
+    IMAGES: {"name": str, "sourceDisk": str, "family": str, "storageLocations": [str], **LABELS},
+    TEMPLATES: {"name": str, "properties": MACHINE},
+    POLICIES: {"name": str, "workloadPolicy": {"acceleratorTopology": str}},
+    INSTANCES: {"name": str, **MACHINE},
+}
+"""The shapes of requests for new resources (see `read_document`); above are those of their parts."""
 _CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
 
 UsersOf = Callable[[str], Iterable[str]]
@@ -86,10 +112,7 @@ class DocumentStore:
 
     def check_new(self, collection: str, place: str, wanted: dict[str, Any]) -> str:
         """Return the path of a new resource. Raises ComputeError for an invalid name or one that is in use."""
-        name = wanted.get("name")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise invalid_field("resource.name", name, f"Must be a match of regex '{_NAME.pattern}'")
-        path = self.path(collection, place, name)
+        path = self.path(collection, place, name_in(wanted))
         if path in self._documents:
             raise ComputeError(409, f"The resource '{path}' already exists")
         return path
@@ -150,13 +173,13 @@ class DocumentStore:
         return max(images, key=lambda image: str(image["creationTimestamp"]))
 
     def _template_fields(self, template: dict[str, Any]) -> dict[str, Any]:
-        properties = template.get("properties")
-        if not isinstance(properties, dict) or not properties.get("machineType"):
+        properties = template.get("properties", {})
+        if not properties.get("machineType"):
             raise ComputeError(400, "Required field 'resource.properties.machineType' not specified", "required")
         for disk in properties.get("disks", ()):
             if source := disk.get("initializeParams", {}).get("sourceImage"):
                 self.image(source)
-        metadata = with_fingerprint(properties.get("metadata") or {})
+        metadata = with_fingerprint(properties.get("metadata", {}))
         described = {"description": template["description"]} if template.get("description") else {}
         return {**described, "properties": {**properties, "metadata": metadata}}
 
@@ -165,7 +188,7 @@ class DocumentStore:
         document = self.get(path)
         if wanted.get("labelFingerprint") != document["labelFingerprint"]:
             raise ComputeError(412, "Labels fingerprint either invalid or resource labels have changed")
-        labels = wanted.get("labels") or {}
+        labels = wanted.get("labels", {})
         self._documents[path].update(labels=labels, labelFingerprint=fingerprint(labels))
 
     def check_unused(self, path: str) -> None:
@@ -182,6 +205,14 @@ class DocumentStore:
 
     def _users_of(self, path: str) -> list[str]:
         return [user for users in self.users for user in users(path)]
+
+
+def name_in(wanted: Mapping[str, Any]) -> str:
+    """Return the name that a request gives a new resource. Raises ComputeError for an invalid one."""
+    name = str(wanted.get("name", ""))
+    if not _NAME.fullmatch(name):
+        raise invalid_field("resource.name", name, f"Must be a match of regex '{_NAME.pattern}'")
+    return name
 
 
 def _public_image(path: str, family: str) -> dict[str, Any]:
@@ -206,7 +237,9 @@ def fingerprint(content: Any) -> str:
 
 
 def with_fingerprint(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return metadata in the form of the API's answers."""
-    items = [{"key": str(item["key"]), "value": str(item.get("value", ""))} for item in metadata.get("items") or ()]
+    """Return metadata in the form of the API's answers. Raises ComputeError for an item without a key."""
+    items = [{"key": item.get("key", ""), "value": item.get("value", "")} for item in metadata.get("items", ())]
+    if not all(item["key"] for item in items):
+        raise invalid_field("resource.metadata.items.key", "", "It must not be empty.")
     document = {"kind": "compute#metadata", "fingerprint": fingerprint(items)}
     return {**document, "items": items} if items else document

@@ -26,8 +26,22 @@ from tui.localpod.api.compute.groups import BULK, DO_NOTHING, MANAGERS, Group, M
 from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.pod.api_paths import last_part, region_of
+from tui.text.numbers import parse_integer
 
 _COPIED = ("description", "targetSizePolicy", "resourcePolicies", "autoHealingPolicies", "namedPorts")
+_GROUP = {
+    "name": str,
+    "baseInstanceName": str,
+    "targetSize": int,
+    "instanceTemplate": str,
+    "versions": [{"instanceTemplate": str}],
+    "targetSizePolicy": {"mode": str},
+    "resourcePolicies": {"workloadPolicy": str},
+    "autoHealingPolicies": [{"healthCheck": str}],
+    "instanceLifecyclePolicy": {"defaultActionOnFailure": str},
+    "updatePolicy": {},
+}
+"""The shape of a request for a new group."""
 _MAX_MACHINES = 1000
 _CONTROLLED = (
     "This instance group is controlled by Instance Group Manager '{name}'. To modify instances in this group, use "
@@ -93,16 +107,16 @@ class GroupRoutes:
         return answer(to_document(self.group_of(request)))
 
     async def _insert(self, request: web.Request) -> web.Response:
-        body, zone = await read_document(request), request.match_info["zone"]
+        body, zone = await read_document(request, _GROUP), request.match_info["zone"]
         if zone not in self._zones:
             raise invalid_field("zone", zone, "Unknown zone.")
         path = self._store.check_new(MANAGERS, f"zones/{zone}", body)
         template = self._template(body)
-        size = body.get("targetSize")
-        if not isinstance(size, int) or not 0 <= size <= _MAX_MACHINES:
+        size = int(body.get("targetSize", -1))
+        if not 0 <= size <= _MAX_MACHINES:
             raise invalid_field("resource.targetSize", size, f"Must be a number from 0 to {_MAX_MACHINES}.")
         lifecycle = {"defaultActionOnFailure": "REPAIR", "forceUpdateOnRepair": "NO"}
-        lifecycle |= body.get("instanceLifecyclePolicy") or {}
+        lifecycle |= body.get("instanceLifecyclePolicy", {})
         self._check_policies(body, zone, lifecycle, self._store.get(template)["properties"])
         document = self._store.add(
             path,
@@ -124,7 +138,7 @@ class GroupRoutes:
     def _template(self, body: dict[str, Any]) -> str:
         """Return the path of the template that a new group names. Raises ComputeError."""
         address = body.get("instanceTemplate") or next(
-            (version.get("instanceTemplate") for version in body.get("versions") or ()), None
+            (version.get("instanceTemplate") for version in body.get("versions", ())), None
         )
         if not address:
             raise ComputeError(400, "Required field 'resource.instanceTemplate' not specified", "required")
@@ -137,16 +151,16 @@ class GroupRoutes:
         self, body: dict[str, Any], zone: str, lifecycle: dict[str, Any], properties: dict[str, Any]
     ) -> None:
         """Raise ComputeError for a policy that does not exist or does not fit the template."""
-        policies = body.get("resourcePolicies") or {}
+        policies = body.get("resourcePolicies", {})
         if address := policies.get("workloadPolicy"):
             path = self._store.path(POLICIES, f"regions/{region_of(zone)}", last_part(address))
             if not self._store.exists(path):
                 raise missing_path(path)
             policies["workloadPolicy"] = ROOT + path
-        mode = (body.get("targetSizePolicy") or {}).get("mode", "INDIVIDUAL")
+        mode = body.get("targetSizePolicy", {}).get("mode", "INDIVIDUAL")
         if mode not in (BULK, "INDIVIDUAL"):
             raise invalid_field("resource.targetSizePolicy.mode", mode, "Must be one of [BULK, INDIVIDUAL].")
-        is_flexible = (properties.get("scheduling") or {}).get("provisioningModel") == "FLEX_START"
+        is_flexible = properties.get("scheduling", {}).get("provisioningModel") == "FLEX_START"
         if mode == BULK and is_flexible and lifecycle["defaultActionOnFailure"] != DO_NOTHING:
             raise invalid_field(
                 "resource.instanceLifecyclePolicy.defaultActionOnFailure",
@@ -159,16 +173,17 @@ class GroupRoutes:
         return self._operations.start(request, "delete", group.path, lambda: self._groups.delete(group))
 
     async def _resize(self, request: web.Request) -> web.Response:
-        group, size = self.group_of(request), request.query.get("size", "")
-        if not size.isdecimal() or int(size) > _MAX_MACHINES:
-            raise invalid_field("size", size, f"Must be a number from 0 to {_MAX_MACHINES}.")
-        self._groups.resize(group, int(size))
+        group, text = self.group_of(request), request.query.get("size", "")
+        if (size := parse_integer(text, _MAX_MACHINES)) is None:
+            raise invalid_field("size", text, f"Must be a number from 0 to {_MAX_MACHINES}.")
+        self._groups.resize(group, size)
         return self._operations.start(request, f"compute.{MANAGERS}.resize", group.path)
 
     async def _change_members(
         self, verb: str, change: Callable[[Group, list[Member]], None], request: web.Request
     ) -> web.Response:
-        group, body = self.group_of(request), await read_document(request)
+        shape = {"instances": [str], "skipInstancesOnValidationError": bool}
+        group, body = self.group_of(request), await read_document(request, shape)
         members = self._named(group, body)
         self._groups.check_apart(group, members)
         change(group, members)
@@ -177,8 +192,8 @@ class GroupRoutes:
     def _named(self, group: Group, body: dict[str, Any]) -> list[Member]:
         """Return the members that a request names. Raises ComputeError."""
         members: list[Member] = []
-        for number, address in enumerate(body.get("instances") or ()):
-            member = group.members.get(last_part(str(address)))
+        for number, address in enumerate(body.get("instances", ())):
+            member = group.members.get(last_part(address))
             if member is None and not body.get("skipInstancesOnValidationError"):
                 why = f"Instance is not a member of '{group.path}'."
                 raise invalid_field(f"instances[{number}]", address, why)
@@ -211,7 +226,7 @@ class GroupRoutes:
         }
 
     async def _list_instances(self, request: web.Request) -> web.Response:
-        group, body = self.group_of(request), await read_document(request)
+        group, body = self.group_of(request), await read_document(request, {"instanceState": str})
         vms = [vm for member in group.members.values() if (vm := self._groups.vm(group, member))]
         rows = [{"instance": ROOT + vm.path, "status": vm.document["status"]} for vm in vms]
         if body.get("instanceState") == "RUNNING":

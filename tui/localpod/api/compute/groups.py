@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import ROOT, ComputeError, no_capacity, now, relative
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.instances import Instances, Vm
@@ -99,10 +100,13 @@ class Group:
 class ManagedGroups:
     """Every managed instance group, by path."""
 
-    def __init__(self, store: DocumentStore, instances: Instances, faults: ServiceFaults) -> None:
+    def __init__(
+        self, store: DocumentStore, instances: Instances, faults: ServiceFaults, tasks: BackgroundTasks
+    ) -> None:
         self._store = store
         self._instances = instances
         self._faults = faults
+        self._tasks = tasks
         self._groups: dict[str, Group] = {}
         instances.lost = self._machine_lost
         store.users.append(self._groups_with)
@@ -168,12 +172,12 @@ class ManagedGroups:
         group.target += more
         group.members |= {member.name: member for member in members}
         if group.is_bulk and members:
-            task = self._instances.background(self.create_together(group, members))
+            task = self._tasks.start(self.create_together(group, members))
             for member in members:
                 member.task = task
         elif not request:
             for member in members:
-                member.task = self._instances.background(self.create_together(group, [member]))
+                member.task = self._tasks.start(self.create_together(group, [member]))
         return members
 
     def recreate(self, group: Group, members: Iterable[Member]) -> None:
@@ -182,7 +186,7 @@ class ManagedGroups:
             if member.action == DELETING:
                 continue
             before, member.action = member.task, RECREATING
-            member.task = self._instances.background(self._recreate(group, member, before))
+            member.task = self._tasks.start(self._recreate(group, member, before))
 
     def delete_members(self, group: Group, members: Collection[Member]) -> None:
         """Begin to delete machines; the target size shrinks with them."""
@@ -190,7 +194,7 @@ class ManagedGroups:
             if member.action != DELETING:
                 group.target -= 1
                 before, member.action = member.task, DELETING
-                member.task = self._instances.background(self._delete(group, member, before))
+                member.task = self._tasks.start(self._delete(group, member, before))
 
     async def delete(self, group: Group) -> None:
         """Delete the group with all of its machines."""

@@ -18,7 +18,7 @@ from tui.localpod.api.compute.answers import (
     read_document,
 )
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
-from tui.localpod.api.compute.documents import INSTANCES, TEMPLATES, DocumentStore
+from tui.localpod.api.compute.documents import INSTANCES, METADATA, SHAPES, TEMPLATES, DocumentStore
 from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
 from tui.localpod.api.compute.instances import RUNNING, Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES
@@ -82,7 +82,7 @@ class InstanceRoutes:
         return list_answer("compute#instanceList", rows, more)
 
     async def _insert(self, request: web.Request) -> web.Response:
-        body, zone = await read_document(request), request.match_info["zone"]
+        body, zone = await read_document(request, SHAPES[INSTANCES]), request.match_info["zone"]
         if zone not in self._zones:
             raise invalid_field("zone", zone, "Unknown zone.")
         if template := request.query.get("sourceInstanceTemplate"):
@@ -137,7 +137,7 @@ class InstanceRoutes:
 
     async def _set_metadata(self, request: web.Request) -> web.Response:
         vm = self._vm(request)
-        self._instances.set_metadata(vm, await read_document(request))
+        self._instances.set_metadata(vm, await read_document(request, METADATA))
         return self._operations.start(request, "setMetadata", vm.path)
 
     async def _simulate_maintenance(self, request: web.Request) -> web.Response:

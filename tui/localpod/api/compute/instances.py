@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tui.errors import TpuTuiError
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import ROOT, ComputeError, invalid_field, no_capacity, now
 from tui.localpod.api.compute.documents import DISKS, INSTANCES, DocumentStore, fingerprint, with_fingerprint
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine
@@ -73,14 +74,15 @@ class Instances:
         store: DocumentStore,
         hosts: WorkerHosts,
         faults: ServiceFaults,
+        tasks: BackgroundTasks,
         project_metadata: Callable[[], Mapping[str, str]],
     ) -> None:
         self._store = store
         self._hosts = hosts
         self._faults = faults
+        self._tasks = tasks
         self._project_metadata = project_metadata
         self._vms: dict[str, Vm] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self.os_logins: Callable[[Mapping[str, str]], Mapping[str, Sequence[str]] | None] = lambda _: None
         """Returns the keys of each OS Login user name for a machine with this metadata; None without OS Login."""
         self.lost: Callable[[Vm], None] = lambda _: None
@@ -98,12 +100,6 @@ class Instances:
         """Return one machine, None if it does not exist."""
         return self._vms.get(path)
 
-    async def close(self) -> None:
-        """Cancel the tasks in progress; the hosts of the machines keep running."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     def has_capacity(self, zone: str, more: int) -> bool:
         """Return whether the zone has room for this many more machines."""
         used = sum(vm.zone == zone and vm.document["status"] != TERMINATED for vm in self._vms.values())
@@ -113,9 +109,9 @@ class Instances:
         """Add a machine as PROVISIONING, with its boot disk; `boot` starts it."""
         place = f"zones/{zone}"
         path = self._store.check_new(INSTANCES, place, wanted)
-        machine = _machine_type(wanted.get("machineType") or "")
+        machine = _machine_type(wanted.get("machineType", ""))
         disks = self._attach_all(zone, wanted)
-        items = [*(wanted.get("metadata") or {}).get("items", ())]
+        items = [*wanted.get("metadata", {}).get("items", ())]
         items += [{"key": key, "value": value} for key, value in (more_metadata or {}).items()]
         document = self._store.add(
             path,
@@ -125,11 +121,11 @@ class Instances:
                 "machineType": f"{ROOT}projects/{self._store.project}/{place}/machineTypes/{machine.name}",
                 "disks": disks,
                 "metadata": with_fingerprint({"items": items}),
-                "scheduling": _scheduling(wanted.get("scheduling") or {}),
+                "scheduling": _scheduling(wanted.get("scheduling", {})),
                 "networkInterfaces": [
                     self._interface(zone, interface) for interface in wanted.get("networkInterfaces") or [{}]
                 ],
-                "tags": {**(wanted.get("tags") or {}), "fingerprint": fingerprint(wanted.get("tags"))},
+                "tags": {**wanted.get("tags", {}), "fingerprint": fingerprint(wanted.get("tags"))},
                 "cpuPlatform": "Unknown CPU Platform",
                 "deletionProtection": False,
                 "startRestricted": False,
@@ -223,7 +219,7 @@ class Instances:
         for vm in self._vms.values():
             if vm.host == host and vm.document["status"] == RUNNING:
                 vm.document["status"] = "STOPPING"
-                self.background(self._end_preempted(vm))
+                self._tasks.start(self._end_preempted(vm))
 
     async def _end_preempted(self, vm: Vm) -> None:
         vm.idle.clear()
@@ -232,23 +228,16 @@ class Instances:
         await self.halt(vm)
         self.lost(vm)
 
-    def background(self, work: Any) -> asyncio.Task[None]:
-        """Run a coroutine until it ends or the service closes."""
-        task: asyncio.Task[None] = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     def set_metadata(self, vm: Vm, wanted: dict[str, Any]) -> None:
         """Replace the metadata. Raises ComputeError if the request's fingerprint is outdated."""
         if wanted.get("fingerprint") != vm.document["metadata"]["fingerprint"]:
             raise ComputeError(412, "Supplied fingerprint does not match current metadata fingerprint.")
-        self._set_metadata(vm, wanted.get("items") or ())
+        self._set_metadata(vm, wanted.get("items", ()))
         self.authorize(vm)
 
     def _set_metadata(self, vm: Vm, items: Iterable[dict[str, str]]) -> None:
         """Replace the metadata, except the SSH port of a running machine."""
-        others = [item for item in items if item["key"] != SSH_PORT_KEY]
+        others = [item for item in items if item.get("key") != SSH_PORT_KEY]
         port = [{"key": SSH_PORT_KEY, "value": str(vm.worker.port)}] if vm.worker is not None else []
         vm.document["metadata"] = with_fingerprint({"items": [*others, *port]})
 
@@ -303,7 +292,7 @@ class Instances:
             path = self._store.path(DISKS, place, last_part(source))
             self._store.get(path)
         else:
-            initial = disk.get("initializeParams") or {}
+            initial = disk.get("initializeParams", {})
             name = initial.get("diskName") or (instance["name"] if index == 0 else f"{instance['name']}-{index}")
             fields = {"name": name, "sizeGb": initial.get("diskSizeGb"), "sourceImage": initial.get("sourceImage")}
             path = self._store.insert(DISKS, place, {key: value for key, value in fields.items() if value})
@@ -326,7 +315,7 @@ class Instances:
         subnetwork = last_part(interface.get("subnetwork") or network)
         configs = [
             {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "external-nat", **config}
-            for config in interface.get("accessConfigs") or ()
+            for config in interface.get("accessConfigs", ())
         ]
         return {
             "kind": "compute#networkInterface",

@@ -18,7 +18,7 @@ from tui.localpod.api.compute.answers import (
     read_document,
     relative,
 )
-from tui.localpod.api.compute.documents import with_fingerprint
+from tui.localpod.api.compute.documents import METADATA, name_in, with_fingerprint
 from tui.localpod.api.compute.guard import GLOBAL, Guard
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.pod.api_paths import last_part
@@ -104,11 +104,12 @@ class NetworkRoutes:
         return answer({**document, "commonInstanceMetadata": self._project_metadata()})
 
     async def _set_metadata(self, request: web.Request) -> web.Response:
-        body = await read_document(request)
+        body = await read_document(request, METADATA)
+        items = with_fingerprint(body).get("items", ())
         if body.get("fingerprint") not in (None, self._project_metadata()["fingerprint"]):
             raise ComputeError(412, "Supplied fingerprint does not match current metadata fingerprint.")
         self.metadata.clear()
-        self.metadata.update({item["key"]: item.get("value", "") for item in body.get("items") or ()})
+        self.metadata.update({item["key"]: item["value"] for item in items})
         self.metadata_changed()
         path = f"projects/{self._project}"
         return self._operations.start(request, "compute.projects.setCommonInstanceMetadata", path)
@@ -124,10 +125,8 @@ class NetworkRoutes:
         return answer(rule)
 
     async def _insert_firewall(self, request: web.Request) -> web.Response:
-        rule = await read_document(request)
-        name = rule.get("name")
-        if not isinstance(name, str):
-            raise ComputeError(400, "Invalid value for field 'resource.name'")
+        rule = await read_document(request, {"name": str, "network": str})
+        name = name_in(rule)
         if name in self.firewalls:
             raise ComputeError(409, f"The resource '{relative(request.path)}/{name}' already exists")
         self.add(rule)

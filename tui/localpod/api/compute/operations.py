@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import (
     PROJECT,
     ROOT,
@@ -36,12 +37,14 @@ Act = Callable[[], Any]
 class ComputeOperations:
     """Every operation since the service started."""
 
-    def __init__(self, project: str, faults: ServiceFaults) -> None:
+    def __init__(self, project: str, faults: ServiceFaults, tasks: BackgroundTasks) -> None:
         self._project = project
         self._faults = faults
+        self._tasks = tasks
         self._documents: dict[str, dict[str, Any]] = {}
         self._by_request: dict[str, str] = {}
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._work: dict[str, asyncio.Task[None]] = {}
+        """The task of each operation that a request started."""
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
         """Yield the routes, each guarded by its permission."""
@@ -51,18 +54,6 @@ class ComputeOperations:
             yield web.get(base, guard(f"{permission}.list", self._list))
             yield web.get(f"{base}/{{name}}", guard(f"{permission}.get", self._get))
             yield web.post(f"{base}/{{name}}/wait", guard(f"{permission}.get", self._wait))
-
-    async def close(self) -> None:
-        """Cancel operations that are in progress."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    @property
-    def running(self) -> int:
-        """The number of operations in progress."""
-        return len(self._tasks)
 
     def known(self, request: web.Request) -> web.Response | None:
         """Return the operation that an earlier request with the same ID started, if there was one."""
@@ -80,7 +71,7 @@ class ComputeOperations:
         name = operation["name"]
         if request_id := request.query.get("requestId"):
             self._by_request[request_id] = name
-        self._tasks[name] = asyncio.ensure_future(self._finish(operation, act, undo))
+        self._work[name] = self._tasks.start(self._finish(operation, act, undo))
         return answer(operation)
 
     def _new(self, verb: str, place: str, path: str) -> dict[str, Any]:
@@ -121,7 +112,6 @@ class ComputeOperations:
             _LOG.exception("%s of %s failed", operation["operationType"], operation["targetLink"])
             operation["error"] = {"errors": [{"code": "INTERNAL_ERROR", "message": f"Internal error: {error}"}]}
         operation.update(status="DONE", progress=100, endTime=now())
-        del self._tasks[operation["name"]]
 
     async def _list(self, request: web.Request) -> web.Response:
         prefix = f"{ROOT}projects/{self._project}/{place_of(request)}/operations/"
@@ -134,7 +124,7 @@ class ComputeOperations:
         return answer(self._operation(request))
 
     async def _wait(self, request: web.Request) -> web.Response:
-        if task := self._tasks.get(self._operation(request)["name"]):
+        if task := self._work.get(self._operation(request)["name"]):
             await asyncio.wait({task}, timeout=_WAIT_S)
         return answer(self._operation(request))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import (
     PROJECT,
     ROOT,
@@ -21,14 +22,15 @@ from tui.localpod.api.compute.answers import (
     page_of,
     read_document,
 )
+from tui.localpod.api.compute.documents import name_in
 from tui.localpod.api.compute.group_routes import UPDATE, GroupRoutes
 from tui.localpod.api.compute.groups import MANAGERS, Group, ManagedGroups, Member
 from tui.localpod.api.compute.guard import ZONE, Guard
-from tui.localpod.api.compute.instances import Instances
 from tui.localpod.api.compute.operations import Act, ComputeOperations
 
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 """The limits of a request's run duration (Compute Engine documentation, "About resize requests in a MIG")."""
+_SHAPE = {"name": str, "resizeBy": int, "requestedRunDuration": {"seconds": int}}
 
 
 @dataclass
@@ -48,12 +50,12 @@ class ResizeRequests:
     """Serves the requests of every group."""
 
     def __init__(
-        self, groups: ManagedGroups, instances: Instances, group_routes: GroupRoutes, operations: ComputeOperations
+        self, groups: ManagedGroups, group_routes: GroupRoutes, operations: ComputeOperations, tasks: BackgroundTasks
     ) -> None:
         self._groups = groups
-        self._instances = instances
         self._group_routes = group_routes
         self._operations = operations
+        self._tasks = tasks
         self._requests: dict[str, ResizeRequest] = {}
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
@@ -77,12 +79,12 @@ class ResizeRequests:
         return list_answer("compute#instanceGroupManagerResizeRequestList", rows, more)
 
     async def _insert(self, request: web.Request) -> web.Response:
-        group, body = self._group_routes.group_of(request), await read_document(request)
-        name, count = str(body.get("name")), body.get("resizeBy")
+        group, body = self._group_routes.group_of(request), await read_document(request, _SHAPE)
+        name, count = name_in(body), int(body.get("resizeBy", 0))
         path = f"{group.path}/resizeRequests/{name}"
         if path in self._requests:
             raise ComputeError(409, f"The resource '{path}' already exists")
-        if not isinstance(count, int) or count < 1:
+        if count < 1:
             raise invalid_field("resource.resizeBy", count, "Must be a positive number.")
         if group.is_bulk:
             raise ComputeError(400, f"Resize requests of '{group.path}' are not supported: its mode is BULK.")
@@ -106,7 +108,7 @@ class ResizeRequests:
         }
         resize_request = self._requests[path] = ResizeRequest(document)
         resize_request.members = self._groups.grow(group, count, name)
-        task = self._instances.background(self._fulfil(group, resize_request))
+        task = self._tasks.start(self._fulfil(group, resize_request))
         for member in resize_request.members:
             member.task = task
 

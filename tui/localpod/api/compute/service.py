@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import ROOT
 from tui.localpod.api.compute.batch_route import batch_route
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
@@ -43,23 +44,24 @@ class ComputeService:
         self.denied: set[str] = set()
         self.faults = ServiceFaults()
         self.store = DocumentStore(project)
-        self.operations = ComputeOperations(project, self.faults)
-        self.networks = NetworkRoutes(project, self.operations)
-        self.instances = Instances(self.store, hosts, self.faults, lambda: self.networks.metadata)
+        self._tasks = BackgroundTasks()
+        self._operations = ComputeOperations(project, self.faults, self._tasks)
+        self.networks = NetworkRoutes(project, self._operations)
+        self.instances = Instances(self.store, hosts, self.faults, self._tasks, lambda: self.networks.metadata)
         self.networks.metadata_changed = self.instances.authorize_all
-        self.instances.record_event = self.operations.record_event
-        self.groups = ManagedGroups(self.store, self.instances, self.faults)
+        self.instances.record_event = self._operations.record_event
+        self.groups = ManagedGroups(self.store, self.instances, self.faults, self._tasks)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
-        guard = RequestGuard(self.store.project, self.faults, lambda: self.denied, self.operations.known)
+        guard = RequestGuard(self.store.project, self.faults, lambda: self.denied, self._operations.known)
         zones = [self._zone]
-        collections = CollectionRoutes(self.store, self.operations, self.faults, zones)
-        instances = InstanceRoutes(self.store, self.instances, self.operations, self._node_rows, zones)
-        groups = GroupRoutes(self.store, self.groups, self.operations, zones)
-        requests = ResizeRequests(self.groups, self.instances, groups, self.operations)
+        collections = CollectionRoutes(self.store, self._operations, self.faults, zones)
+        instances = InstanceRoutes(self.store, self.instances, self._operations, self._node_rows, zones)
+        groups = GroupRoutes(self.store, self.groups, self._operations, zones)
+        requests = ResizeRequests(self.groups, groups, self._operations, self._tasks)
         return [
-            *self.operations.routes(guard),
+            *self._operations.routes(guard),
             *self.networks.routes(guard),
             *collections.routes(guard),
             *instances.routes(guard, collections),
@@ -69,9 +71,8 @@ class ComputeService:
         ]
 
     async def close(self) -> None:
-        """Cancel operations that are in progress."""
-        await self.operations.close()
-        await self.instances.close()
+        """Cancel operations and changes of machines that are in progress; the hosts of the machines keep running."""
+        await self._tasks.close()
 
     def vm(self, name: str) -> Vm:
         """Return a machine of the pod's zone. Raises ComputeError."""

@@ -8,6 +8,7 @@ import google.cloud.tpu_v2.types as tpu
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.host_protocol import HostedWorker
+from tui.text.numbers import parse_integer
 
 
 def guest_attributes(
@@ -47,6 +48,6 @@ def matches(namespace: str, key: str, query_path: str) -> bool:
 
 
 def _worker(workers: Sequence[HostedWorker], text: str) -> HostedWorker:
-    if not text.isdecimal() or int(text) >= len(workers):
+    if (index := parse_integer(text, len(workers) - 1)) is None:
         raise rpc_errors.invalid(f"worker '{text}' does not exist: the node has {len(workers)} workers", "worker_ids")
-    return workers[int(text)]
+    return workers[index]

@@ -17,6 +17,7 @@ from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.transport.messages import now
 from tui.pod.api_paths import last_part, region_of
 from tui.pod.slice import CORES_PER_WORKER
+from tui.text.numbers import parse_integer
 
 MAX_DESCRIPTION = 512
 CIDR_BLOCK = "127.0.0.0/8"
@@ -67,11 +68,11 @@ def requested_cores(wanted: tpu.Node, shape: SliceShape, default: int) -> int:
     text = wanted.labels.get(CORES_PER_WORKER) or wanted.metadata.get(CORES_PER_WORKER)
     if text is None:
         return default
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_CORES:
+    if not (number := parse_integer(text, MAX_CORES)):
         raise rpc_errors.invalid(
             f"{CORES_PER_WORKER} must be a number from 1 to {MAX_CORES}, not '{text}'", "node.labels"
         )
-    return int(text)
+    return number
 
 
 def set_workers(node: tpu.Node, workers: Sequence[HostedWorker]) -> None:

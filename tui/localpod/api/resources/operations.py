@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
 from tui.localpod.api import rpc_errors
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.resources.tpu_nodes import node_as_v1
@@ -52,10 +53,10 @@ class _Entry:
 class Operations:
     """Every operation since the service started."""
 
-    def __init__(self, faults: ServiceFaults) -> None:
+    def __init__(self, faults: ServiceFaults, tasks: BackgroundTasks) -> None:
         self._faults = faults
+        self._tasks = tasks
         self._entries: dict[str, _Entry] = {}
-        self._background: set[asyncio.Task[None]] = set()
         self._by_request: dict[str, str] = {}
 
     def start(self, place: ResourceLocation, verb: str, target: str, work: Work) -> Any:
@@ -64,7 +65,7 @@ class Operations:
         entry = _Entry(operations_pb2.Operation(name=place.child("operations", _operation_id())), metadata)
         entry.pack_metadata()
         self._entries[entry.operation.name] = entry
-        entry.task = self.background(self._run(entry, work))
+        entry.task = self._tasks.start(self._run(entry, work))
         return _copy(entry.operation)
 
     def in_v1(self, operation: Any) -> Any:
@@ -82,13 +83,6 @@ class Operations:
         if request_id:
             self._by_request[request_id] = operation.name
         return operation
-
-    def background(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a coroutine in the background until it ends or the service closes."""
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
 
     def get(self, name: str) -> Any:
         """Return the operation as it is now. Raises NOT_FOUND."""
@@ -119,13 +113,6 @@ class Operations:
         self._entry(name)
         del self._entries[name]
         return empty_pb2.Empty()
-
-    async def close(self) -> None:
-        """Cancel all running work and wait until it has stopped."""
-        tasks = tuple(self._background)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _entry(self, name: str) -> _Entry:
         if name not in self._entries:

@@ -14,6 +14,7 @@ import google.cloud.tpu_v2.types as tpu
 from google.protobuf import empty_pb2
 
 from tui.localpod.api import rpc_errors
+from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources.nodes import COLLECTION as NODES
 from tui.localpod.api.resources.nodes import HostedNode, Nodes
@@ -63,10 +64,11 @@ class Request:
 class QueuedResources:
     """Every queued resource of the pod, by full name."""
 
-    def __init__(self, nodes: Nodes, operations: Operations, faults: ServiceFaults) -> None:
+    def __init__(self, nodes: Nodes, operations: Operations, faults: ServiceFaults, tasks: BackgroundTasks) -> None:
         self._nodes = nodes
         self._operations = operations
         self._faults = faults
+        self._tasks = tasks
         self._requests: dict[str, Request] = {}
 
     def in_place(self, place: ResourceLocation) -> list[tpu.QueuedResource]:
@@ -96,7 +98,7 @@ class QueuedResources:
         request = Request(place, resource, nodes, _deadline(wanted))
         self._requests[name] = request
         self._enter(request, State.ACCEPTED)
-        request.task = self._operations.background(self._fulfil(request))
+        request.task = self._tasks.start(self._fulfil(request))
 
         async def queued() -> Any:
             return tpu.QueuedResource.pb(resource)
@@ -153,7 +155,7 @@ class QueuedResources:
             finally:
                 request.busy = False
             self._enter(request, State.ACCEPTED)
-            request.task = self._operations.background(self._fulfil(request))
+            request.task = self._tasks.start(self._fulfil(request))
             return tpu.QueuedResource.pb(request.resource)
 
         return self._operations.start(request.place, "reset", name, begin_again)

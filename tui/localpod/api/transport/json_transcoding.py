@@ -81,7 +81,7 @@ def wants_enum_numbers(query: Mapping[str, str]) -> bool:
 def _parse(body: bytes) -> dict[str, Any]:
     try:
         content = json.loads(body or b"{}")
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _invalid_payload(str(error)) from error
     if not isinstance(content, dict):
         raise _invalid_payload("The root must be an object.")
