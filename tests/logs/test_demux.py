@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, training
 from trainer.progress import waiting_line
+from tui.logs.core_row import CoreRow
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import LONGEST
-from tui.logs.snapshot import CoreRow, Snapshot
+from tui.logs.snapshot import Snapshot
 
 
 def read(*lines: str | bytes, worker: int | None = None) -> Snapshot:

@@ -5,11 +5,12 @@ import time
 import pytest
 
 from tui.errors import UsageError
+from tui.logs.core_row import CoreRow
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN, try_dialects
 from tui.logs.dialects.training_or_eval import TrainingStage
 from tui.logs.dialects.user_dialects import TimedPattern, user_dialects
-from tui.logs.snapshot import CoreRow, Snapshot
+from tui.logs.snapshot import Snapshot
 from tui.logs.state.demux_state import MOST_SOURCES
 
 pytestmark = pytest.mark.py310

@@ -13,8 +13,8 @@ import pytest
 from tests.logs.shapes import SAMPLE_LOG, training
 from tui.errors import UsageError
 from tui.logs.demux import Demux
+from tui.logs.log_time import WALL_TIME, format_time
 from tui.logs.saved_log import open_log
-from tui.logs.snapshot import WALL_TIME, format_time
 from tui.reports.curves import MOST_POINTS
 from tui.reports.data import to_document, write_csv, write_curves, write_json
 from tui.reports.facts import summary_of_log

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
+from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
 from tui.logs.dialects.dialect import SUFFIXES, Role
 from tui.logs.dialects.facts import read_cluster, read_span
 from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
@@ -17,7 +18,7 @@ from tui.logs.dialects.registry import TRAINING, Dialect, Kind
 from tui.logs.dialects.step_bars import HeldSample, StepBars
 from tui.logs.dialects.training_or_eval import TrainingStage
 from tui.logs.files.line_assembler import Stream
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.samples import CLOCK_BYTES
 
