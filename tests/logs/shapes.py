@@ -9,7 +9,21 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from tui.logs.demux import Demux
+
 SAMPLE_LOG = Path(__file__).parent / "data" / "xla_dist_sample.log"
+
+
+class LineByLineDemux(Demux):
+    """Reads every line alone: the reference for the reading of blocks."""
+
+    @property
+    def reads_blocks(self) -> bool:
+        return False
+
+
+DEMUXES = {True: Demux, False: LineByLineDemux}
+"""The demultiplexer by whether it may read blocks of lines together."""
 
 
 def training(

@@ -10,7 +10,7 @@ from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, training
 from trainer.progress import waiting_line
 from tui.logs.core_row import CoreRow
 from tui.logs.demux import Demux
-from tui.logs.dialects.registry import LONGEST
+from tui.logs.dialects.dialect import LONGEST
 from tui.logs.snapshot import Snapshot
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.logs.shapes import training
+from tests.logs.shapes import DEMUXES, training
 from tui.logs.demux import Demux
 
 pytestmark = pytest.mark.py310
@@ -13,7 +13,7 @@ FASTAI = "epoch     train_loss  valid_loss  accuracy  time    "
 
 
 def read(*lines: str, worker: int | None = None, fast: bool = True) -> Demux:
-    demux = Demux(fast=fast)
+    demux = DEMUXES[fast]()
     demux.feed(worker, "".join(f"{line}\n" for line in lines).encode())
     demux.finish()
     return demux

@@ -20,7 +20,7 @@ from tui.logs.files.summary_cache import LogSummary, SummaryCache, sort_rows
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
-    from tui.logs.dialects.registry import Dialect
+    from tui.logs.dialects.dialect import Dialect
     from tui.logs.snapshot import Snapshot
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
 from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
-from tui.logs.dialects.dialect import SUFFIXES, Role
+from tui.logs.dialects.dialect import SUFFIXES, Dialect, Kind, Role
 from tui.logs.dialects.facts import read_cluster, read_span
 from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
 from tui.logs.dialects.multiline import OpenHeaders, Row
 from tui.logs.dialects.rates import kind_of, number, rate_of
-from tui.logs.dialects.registry import TRAINING, Dialect, Kind
+from tui.logs.dialects.registry import TRAINING
 from tui.logs.dialects.step_bars import HeldSample, StepBars
 from tui.logs.dialects.training_or_eval import TrainingStage
 from tui.logs.files.line_assembler import Stream

@@ -8,23 +8,13 @@ from typing import Any, NamedTuple
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.dialects.catalogue_files import join_pattern, read_catalogue
-from tui.logs.dialects.dialect import LONGEST, LOOSE_REACH, Dialect, Kind, Role
+from tui.logs.dialects.dialect import LOOSE_REACH, Dialect, Kind, Role
 from tui.logs.dialects.match_cache import DialectReader
 from tui.logs.dialects.multiline import OpenHeaders
 from tui.logs.dialects.rates import GROUPS as PACE_GROUPS
 from tui.logs.dialects.rates import rate_of
 from tui.logs.files.lines import segments_of, without_escapes
 from tui.logs.state.rate_kinds import RateKind
-
-__all__ = [
-    "BUILT_IN",
-    "LONGEST",
-    "TRAINING",
-    "Dialect",
-    "Kind",
-    "Trial",
-    "try_dialects",
-]
 
 _MOST_EXAMPLES = 5
 """Example lines in a trial."""

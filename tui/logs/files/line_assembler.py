@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tui.logs.core_row import UNKNOWN
-from tui.logs.dialects.registry import LONGEST
+from tui.logs.dialects.dialect import LONGEST
 
 Bytes = bytes | bytearray
 
