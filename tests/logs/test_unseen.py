@@ -17,7 +17,6 @@ MISSED = {
     "b-vnl-depth-four-lines",
     "biapy-train-and-val-alike",
     "dlib-crfnn-epoch-line-and-bar",
-    "ezpz-test-dist-dt",
     "grpo-sentences",
     "hf-trainer-with-bar",
     "horovod-two-ranks-batch-heading-total-loss",
