@@ -312,6 +312,17 @@ def test_a_trial_counts_rows_below_a_header_as_a_log_does() -> None:
     assert table.examples[-1] == ("200,2.25", {"step": "200", "loss": "2.25"})
 
 
+def test_a_profiles_own_dialect_reads_rows_between_rules_in_a_log_and_in_a_trial() -> None:
+    own = user_dialects({"mine": r"[|] at (?P<step>\d+) [|] (?P<loss>[\d.]+)"})
+    lines = [b"-" * 30, b"| at 7 | 2.5 |", b"| at 8 | 2.25 |", b"-" * 30]
+    demux = Demux(dialects=(*own, *BUILT_IN))
+    demux.feed(None, b"\n".join(lines) + b"\n")
+    assert [(row.step, row.loss) for row in demux.snapshot().rows()] == [(8, 2.25)]
+    _, trials = try_dialects(lines, (*own, *BUILT_IN))
+    assert {trial.name: trial.matched for trial in trials if trial.matched} == demux.state.matched
+    assert demux.state.matched["mine"] == 2
+
+
 @pytest.mark.parametrize(
     "printed", ["0.125 s/it", "125 ms/step", "sec/batch: 0.125", "8 it/s", "8.0 steps per second"]
 )

@@ -85,11 +85,11 @@ def _match_line(
 ) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     """Yield the values of each dialect that matches a line; if none does, those of the line below a header."""
     own_text = _own_text(line)
-    if (rows := headers.take_value(0, own_text)) is not None:
+    found = [pair for reader in own for pair in reader.read(line, own_text).found]
+    if not found and (rows := headers.take_value(0, own_text)) is not None:
         yield from ((dialect.name, row) for dialect, row in rows)
         return
     names: set[str] = set()
-    found = [pair for reader in own for pair in reader.read(line, own_text).found]
     for dialect, matches in found or built_in.read(line, own_text).found:
         if dialect.name in names:
             continue
