@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import shutil
+import weakref
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +33,7 @@ from tui.checks.check_row import CheckRow
 from tui.cloud.inventory import Listing
 from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
-from tui.console.data.pollers import FIRST_RUNS_COUNT
+from tui.console.data.pollers import FIGURES, FIRST_RUNS_COUNT, RUNS
 from tui.console.intents import OpenRunRequested
 from tui.console.render import tables
 from tui.console.screens.base import MainScreen
@@ -135,6 +138,17 @@ async def test_what_was_seen_of_the_machines_of_before_is_dropped_and_seen_anew(
         operator.listed = Listing((replace(before, created="2026-11-23T10:00:00Z"),))
         app.pollers.refresh()
         await until(pilot, lambda: "never seen" in checks())
+
+
+async def test_nothing_is_kept_of_a_run_whose_directory_is_gone(operator: StageOperator) -> None:
+    directory = running(operator)
+    directory.append_event("state", state="succeeded")
+    async with opened_pod(operator) as (app, pilot):
+        await until(pilot, lambda: "succeeded" in shown(table(app, "runs")) and app.store.get(FIGURES).value)
+        status = weakref.ref((app.store.get(RUNS).value or ())[0])
+        shutil.rmtree(directory.path)
+        await until(pilot, lambda: not table(app, "runs").row_count())
+        await until(pilot, lambda: gc.collect() >= 0 and status() is None)
 
 
 PREEMPTION = "about to be preempted: Google Cloud wants it back"

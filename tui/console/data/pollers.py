@@ -100,7 +100,7 @@ class Pollers:
             self.store.set_busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
             try:
                 listing = await self.operator.slices.list_all()
-                self._drop_old_readings(listing.slices)
+                self._drop_old_readings(listing.slices, are_all=not listing.problems)
                 self.store.put(SLICES, listing.slices, listing.problems, notes=listing.notes)
                 pause = SLICES_INTERVAL_S
             except Exception as error:
@@ -111,19 +111,20 @@ class Pollers:
             with contextlib.suppress(asyncio.TimeoutError):
                 await within(self._wanted.wait(), pause)
 
-    def _drop_old_readings(self, slices: Sequence[Slice]) -> None:
-        """Drop the readings of slices whose machines have changed."""
-        for slice_ in slices:
-            is_outdated = self._is_outdated(slice_)
-            self._listed[slice_.path] = slice_
-            if is_outdated:
+    def _drop_old_readings(self, slices: Sequence[Slice], *, are_all: bool) -> None:
+        """Drop the readings of slices whose machines have changed and, if these are all slices, of those gone."""
+        before = self._listed
+        self._listed = {**({} if are_all else before), **{slice_.path: slice_ for slice_ in slices}}
+        for slice_ in before.values():
+            if self._is_outdated(slice_):
                 for source in (workers_of(slice_), checks_of(slice_)):
                     self.tasks.cancel(source.name)
                     self.store.drop(source)
 
     def _is_outdated(self, slice_: Slice) -> bool:
-        """Return whether a slice has other machines than when it was last listed."""
-        return machines_of(self._listed.get(slice_.path, slice_)) != machines_of(slice_)
+        """Return whether a slice was last listed with other machines, or no longer."""
+        listed = self._listed.get(slice_.path)
+        return listed is None or machines_of(listed) != machines_of(slice_)
 
     async def _runs(self) -> None:
         """Read the runs in a thread, the newest ones first, then only what has changed."""
@@ -144,8 +145,7 @@ class Pollers:
         except Exception as error:
             self.store.fail(RUNS, to_problem(error, "reading the runs"))
             return
-        if statuses:
-            await self._read_figures(statuses)
+        await self._read_figures(statuses)
 
     def _statuses(self, newest: int | None) -> list[RunStatus]:
         """Return the states of the runs, with the exit codes that each row shows already read."""
@@ -177,6 +177,7 @@ class Pollers:
                 figures[run_id] = self.operator.runs.latest_figures(status)
                 if status.state.is_over:
                     self._read_statuses[run_id] = status
+        self._read_statuses = {key: status for key, status in self._read_statuses.items() if key in figures}
         return figures
 
     def try_workers(self, slice_: Slice) -> None:
