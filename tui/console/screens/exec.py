@@ -71,8 +71,7 @@ class ExecDialog(LiveDialog[None]):
         *,
         earlier: Sequence[str] = (),
     ) -> None:
-        super().__init__(classes="-answers")
-        self.title = f"exec on {slice_.name}"
+        super().__init__(title=f"exec on {slice_.name}", classes="-answers")
         self._slice = slice_
         self._begin = begin
         self._give_up = give_up

@@ -124,7 +124,7 @@ class LaunchDialog(FormDialog["str | None"]):
         slice_ = self._slice()
         try:
             target = None if slice_ is None else slice_.accelerator_type
-            return format_scaling(self._text("scale-from") or "", target, self._text("scale-by") or "")
+            return format_scaling(self._entry("scale-from") or "", target, self._entry("scale-by") or "")
         except UsageError as error:
             return str(error)
 
@@ -149,7 +149,7 @@ class LaunchDialog(FormDialog["str | None"]):
         argv = parse_words(self.query_one("#command", Input).value, "the command")
         if not argv:
             raise UsageError("Enter a command. What would you type on a worker?")
-        name = self._text("name")
+        name = self._entry("name")
         return LaunchRequest(
             slice_=slice_,
             job=make_job(self._draft.job, argv, {name: self.read_field(_field_id(name)) for name in ASKED_OPTIONS}),
@@ -180,10 +180,10 @@ class LaunchDialog(FormDialog["str | None"]):
         return next((slice_ for slice_ in self._draft.slices if slice_.path == path), None)
 
     def _sync(self) -> Path | None:
-        written = self._text("sync")
+        written = self._entry("sync")
         return Path(written).expanduser() if written else None
 
-    def _text(self, name: str) -> str | None:
+    def _entry(self, name: str) -> str | None:
         return self.read_field(name).strip() or None
 
     @on(Input.Submitted)
