@@ -22,13 +22,7 @@ from tests.console.driving import (
     table,
     until,
 )
-from tests.console.stage import (
-    StageOperator,
-    a_slice,
-    make_run,
-    train,
-    unreachable,
-)
+from tests.console.stage import StageOperator, a_slice, make_run, train, unreachable
 from tui.checks.check_row import CheckRow
 from tui.cloud.inventory import Listing
 from tui.console.actions.command_palette import list_entries
@@ -93,9 +87,7 @@ async def test_checks_are_grouped_and_enter_shows_one_in_full_with_the_ports_as_
         assert listed == [f"worker {one} → worker {other}" for one, other in pairs if 2 in (one, other)]
 
 
-async def test_passed_checks_take_one_line_until_their_key_is_pressed_or_one_fails(
-    operator: StageOperator,
-) -> None:
+async def test_passed_checks_take_one_line_until_their_key_is_pressed_or_one_fails(operator: StageOperator) -> None:
     operator.rows = [CheckRow(check, None, None, None, "pass", None, "well") for check in ("slice", "health")]
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -289,9 +281,7 @@ async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator)
         await until(pilot, lambda: app.screen.chosen_worker() == 1)  # type: ignore[attr-defined]
 
 
-async def test_d_describes_the_worker_and_c_focuses_the_checks(
-    operator: StageOperator,
-) -> None:
+async def test_d_describes_the_worker_and_c_focuses_the_checks(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: table(app, "workers").row_count() == 4)
@@ -342,9 +332,7 @@ async def test_ended_runs_are_not_read_again_and_their_rows_not_made_again(
     counts: list[int] = []
     list_statuses = operator.runs.list_statuses
     monkeypatch.setattr(
-        operator.runs,
-        "list_statuses",
-        lambda **more: (found := list_statuses(**more), counts.append(len(found)))[0],
+        operator.runs, "list_statuses", lambda **more: (found := list_statuses(**more), counts.append(len(found)))[0]
     )
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:

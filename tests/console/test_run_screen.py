@@ -19,15 +19,7 @@ from tests.console.driving import (
     trouble,
     until,
 )
-from tests.console.stage import (
-    StageOperator,
-    a_slice,
-    begin,
-    make_run,
-    train,
-    training_line,
-    write,
-)
+from tests.console.stage import StageOperator, a_slice, begin, make_run, train, training_line, write
 from tui.console.app import ConsoleApp
 from tui.console.data.run_feed import RunFeed
 from tui.console.screens.dialog import TextDialog
@@ -305,9 +297,7 @@ def fail_prepare(directory: RunDirectory, worker: int, detail: str, remedy: str)
     directory.append_event("phase", worker=worker, phase="prepare", status="failed", detail=detail, remedy=remedy)
 
 
-async def test_equal_launch_failures_are_shown_once_and_no_log_is_offered(
-    operator: StageOperator,
-) -> None:
+async def test_equal_launch_failures_are_shown_once_and_no_log_is_offered(operator: StageOperator) -> None:
     directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
     directory.append_event("state", state="preparing")
     for worker in (0, 1, 2):
@@ -455,9 +445,7 @@ async def test_findings_stay_visible_when_the_run_is_over(operator: StageOperato
         assert "level" not in trouble(app)
 
 
-async def test_the_last_line_of_a_crash_is_in_the_merged_log_without_a_newline(
-    operator: StageOperator,
-) -> None:
+async def test_the_last_line_of_a_crash_is_in_the_merged_log_without_a_newline(operator: StageOperator) -> None:
     directory = running(operator)
     write(directory, 2, b"step 1 loss 2\nfatal: disk full")
     async with opened_run(operator, directory) as (app, pilot):

@@ -157,11 +157,7 @@ def test_cores_that_print_nothing_but_losses_are_kept_apart() -> None:
 
 @pytest.mark.parametrize(
     "lines",
-    [
-        ("step 40 loss 2.5", "step 80 loss 2.25"),
-        ("epoch 1 loss 2.5", "epoch 2 loss 2.25"),
-        ("Epoch 2", "loss 2.25"),
-    ],
+    [("step 40 loss 2.5", "step 80 loss 2.25"), ("epoch 1 loss 2.5", "epoch 2 loss 2.25"), ("Epoch 2", "loss 2.25")],
 )
 def test_a_loss_alone_is_no_sample_of_a_job_that_prints_steps_or_epochs(lines: tuple[str, ...]) -> None:
     demux = log(*lines, "loss: 7.5", "loss: 7.75")

@@ -89,11 +89,7 @@ class SavedLog:
         from tui.logs.demux import Demux
 
         demux = Demux(
-            dialects=self.dialects,
-            thresholds=self.thresholds,
-            xla_dist=self.xla_dist,
-            history=history,
-            steps=steps,
+            dialects=self.dialects, thresholds=self.thresholds, xla_dist=self.xla_dist, history=history, steps=steps
         )
         try:
             for block in self._buffered_blocks() if self.packing is None else self.blocks():

@@ -78,10 +78,7 @@ def _while_reading(feed: Feed) -> list[Cell]:
 def _identity(feed: Feed, now: float) -> list[Cell]:
     status = feed.status
     if status is None:
-        return [
-            state_styles.style_run_state("replay of a saved log"),
-            Cell(feed.title),
-        ]
+        return [state_styles.style_run_state("replay of a saved log"), Cell(feed.title)]
     cells = [
         state_styles.style_run_state(str(status.state)),
         Cell(status.run.id),

@@ -14,22 +14,10 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, TextArea
 
-from tui.console.data.launch_form import (
-    LaunchForm,
-    label,
-    make_job,
-    option_text,
-    parse_words,
-)
+from tui.console.data.launch_form import LaunchForm, label, make_job, option_text, parse_words
 from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
-from tui.console.screens.form import (
-    SAME_IN_A_SHELL,
-    FormDialog,
-    add_label,
-    make_choice_field,
-    make_text_field,
-)
+from tui.console.screens.form import SAME_IN_A_SHELL, FormDialog, add_label, make_choice_field, make_text_field
 from tui.console.widgets.command_line import CommandLine
 from tui.console.widgets.text_fields import TextBox
 from tui.errors import TpuTuiError, UsageError
@@ -167,12 +155,7 @@ class LaunchDialog(FormDialog["str | None"]):
             return ""
         settings = self.console.operator.settings
         return launch_command(
-            settings,
-            request.slice_.path,
-            request.job,
-            request.name,
-            request.sync,
-            skips_checks=self._skips_checks,
+            settings, request.slice_.path, request.job, request.name, request.sync, skips_checks=self._skips_checks
         )
 
     def _slice(self) -> Slice | None:

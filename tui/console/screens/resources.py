@@ -120,7 +120,7 @@ class ActingResourcesScreen(ResourcesScreen):
     """The screen with the key that deletes: not used with `--read-only`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+d,delete", "delete_resource", "Delete", tooltip="Delete the resource; asks first", id="delete"),
+        Binding("ctrl+d,delete", "delete_resource", "Delete", tooltip="Delete the resource; asks first", id="delete")
     ]
 
     def action_delete_resource(self) -> None:

@@ -25,13 +25,7 @@ from tui.console.data.create_form import (
 from tui.console.data.pollers import OFFERS
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import make_plain_text
-from tui.console.screens.form import (
-    SAME_IN_A_SHELL,
-    FormDialog,
-    add_label,
-    make_choice_field,
-    make_text_field,
-)
+from tui.console.screens.form import SAME_IN_A_SHELL, FormDialog, add_label, make_choice_field, make_text_field
 from tui.console.widgets.choice_input import ChoiceInput
 from tui.errors import UnknownZone, UsageError
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
