@@ -9,8 +9,7 @@ import os
 import signal
 import socket
 import threading
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +27,8 @@ pytestmark = pytest.mark.timing
 TIMEOUT = 30.0
 MOST_BUFFERED = 64 << 20
 """Bytes that proxy and kernel may hold of a body whose reader reads nothing."""
-QUIET_SECONDS = 1.0
-UPLOAD_SECONDS = 0.2
-"""Time for a part of an upload to arrive, or for its end."""
+ROUND_TRIPS = 20
+"""Requests through the proxy, one after the other: in each, its loop would use any connection that can move."""
 BIG = 1 << 40
 
 
@@ -107,11 +105,32 @@ def seen(bucket: Bucket, line: str) -> list[dict[str, Any]]:
     return [record for record in records if record["line"].startswith(line)]
 
 
-def end_store(bucket: Bucket) -> None:
+def store_of(bucket: Bucket) -> int:
+    """Return the process of the object store."""
     assert bucket._process is not None
     proxy = bucket._process.pid
-    [store] = Path(f"/proc/{proxy}/task/{proxy}/children").read_text().split()
-    os.kill(int(store), signal.SIGKILL)
+    [store] = map(int, Path(f"/proc/{proxy}/task/{proxy}/children").read_text().split())
+    return store
+
+
+def connections(bucket: Bucket) -> int:
+    """Return the number of connections that the object store holds."""
+    store = store_of(bucket)
+    words = Path(f"/proc/{store}/cmdline").read_text().split("\0")
+    port = f":{int(words[words.index('-port') + 1]):04X}"
+    rows = [line.split() for line in Path(f"/proc/{store}/net/tcp").read_text().splitlines()[1:]]
+    established, left_by_the_client = "01", "08"
+    return sum(row[1].endswith(port) and row[3] in (established, left_by_the_client) for row in rows)
+
+
+def until_held_back(bucket: Bucket, amount: Callable[[], int]) -> int:
+    """Return an amount once it stays the same, although the proxy goes on with other requests; at most all."""
+    last, same = -1, 0
+    while same < ROUND_TRIPS and last < MOST_BUFFERED:
+        ask(bucket, "GET", "/turn")
+        before, last = last, amount()
+        same = same + 1 if last == before else 0
+    return last
 
 
 @pytest.mark.parametrize(
@@ -290,12 +309,17 @@ def test_an_upload_reaches_the_server_before_it_has_arrived_whole(recording: Buc
 def test_an_upload_that_the_server_does_not_take_is_held_back(recording: Bucket) -> None:
     sent = 0
     with raw(recording, f"PUT /stall HTTP/1.1\r\nHost: HOST\r\nContent-Length: {BIG}\r\n\r\n".encode()) as made:
-        made.settimeout(QUIET_SECONDS)
-        with contextlib.suppress(TimeoutError):
-            while sent < MOST_BUFFERED:
-                sent += made.send(bytes(1 << 20))
+        made.setblocking(False)
+
+        def send() -> int:
+            nonlocal sent
+            with contextlib.suppress(BlockingIOError):
+                while sent < MOST_BUFFERED:
+                    sent += made.send(bytes(1 << 20))
+            return sent
+
+        assert 0 < until_held_back(recording, send) < MOST_BUFFERED
     ask(recording, "GET", "/go%20on")
-    assert sent < MOST_BUFFERED
 
 
 def endless(bucket: Bucket, name: str) -> dict[str, Any]:
@@ -306,11 +330,7 @@ def endless(bucket: Bucket, name: str) -> dict[str, Any]:
 def test_a_download_that_the_client_does_not_take_is_held_back(recording: Bucket) -> None:
     with raw(recording, b"GET /endless HTTP/1.1\r\nHost: HOST\r\nX-Name: held\r\n\r\n") as made:
         assert made.recv(10)
-        amounts = [-1, 0]
-        while amounts[-1] != amounts[-2]:
-            time.sleep(QUIET_SECONDS)
-            amounts.append(endless(recording, "held")["sent"])
-    assert 0 < amounts[-1] < MOST_BUFFERED
+        assert 0 < until_held_back(recording, lambda: endless(recording, "held")["sent"]) < MOST_BUFFERED
 
 
 def test_a_client_that_leaves_ends_the_download_at_the_server(recording: Bucket) -> None:
@@ -337,8 +357,9 @@ def test_an_upload_whose_client_leaves_makes_no_object(bucket: Bucket, is_chunke
     path = f"/upload/storage/v1/b/{bucket.name}/o?uploadType=media&name="
     length = "Transfer-Encoding: chunked\r\n\r\n186A0\r\n" if is_chunked else "Content-Length: 200000\r\n\r\n"
     with raw(bucket, f"POST {path}half HTTP/1.1\r\nHost: HOST\r\n{length}".encode() + b"a" * 100_000):
-        time.sleep(UPLOAD_SECONDS)
-    time.sleep(UPLOAD_SECONDS)
+        wait_until(lambda: ask(bucket, "GET", "/x") and connections(bucket) > 1, "the upload has begun")
+        begun = connections(bucket)
+    wait_until(lambda: connections(bucket) < begun, "the store has left the upload")
     assert ask(bucket, "POST", f"{path}whole", b"a")[0].status == 200
     items = json.loads(ask(bucket, "GET", f"/storage/v1/b/{bucket.name}/o")[1])["items"]
     assert [one["name"] for one in items] == ["whole"]
@@ -347,7 +368,7 @@ def test_an_upload_whose_client_leaves_makes_no_object(bucket: Bucket, is_chunke
 @pytest.mark.parametrize("path", ["/x", BUCKETS])
 def test_requests_to_a_server_that_has_ended_get_503(mortal: Bucket, path: str) -> None:
     assert ask(mortal, "GET", path)[0].status == 200
-    end_store(mortal)
+    os.kill(store_of(mortal), signal.SIGKILL)
     answer, body = ask(mortal, "POST", path, b"{}")
     message = "The object store is not running."
     errors = [{"message": message, "domain": "global", "reason": "backendError"}]
@@ -356,10 +377,10 @@ def test_requests_to_a_server_that_has_ended_get_503(mortal: Bucket, path: str) 
 
 
 async def test_the_proxy_ends_with_the_pod_although_clients_are_connected(mortal: Bucket) -> None:
+    store = store_of(mortal)
     assert mortal._process is not None
     assert mortal._process.stdin is not None
     proxy = mortal._process.pid
-    [store] = map(int, Path(f"/proc/{proxy}/task/{proxy}/children").read_text().split())
     with (
         raw(mortal, b"GET /x HTTP/1.1\r\nHost: HOST\r\n\r\n") as idle,
         raw(mortal, b"GET /endless HTTP/1.1\r\nHost: HOST\r\n\r\n") as busy,
