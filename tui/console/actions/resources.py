@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from tui.console.actions.slices import begin_change
-from tui.console.data.resources import RESOURCES, ResourcePoller
+from tui.console.data.pollers import RESOURCES
 from tui.console.screens.resource_deletion import ResourceDeletionDialog
 from tui.console.screens.resources import ActingResourcesScreen, ResourcesScreen
 from tui.pod.resources import SLICE, CloudResource, describe_effect
@@ -24,24 +24,16 @@ class ResourceActions:
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
-        self._poller: ResourcePoller | None = None
 
     def open(self) -> None:
         """Show the screen and begin to list."""
         context = self._context
-        self._poller = ResourcePoller(context.operator, context.store)
-        context.tasks.start(RESOURCES.name, self._poller.run(), context.show_error)
+        context.tasks.start(RESOURCES.name, context.pollers.list_resources(), context.show_error)
         context.push_screen(ResourcesScreen() if context.read_only else ActingResourcesScreen())
-
-    def refresh(self) -> None:
-        """List the resources now, if the screen is open."""
-        if self._poller is not None:
-            self._poller.refresh()
 
     def close(self) -> None:
         """Leave the screen. Deletions continue."""
         self._context.tasks.cancel(RESOURCES.name)
-        self._poller = None
         self._context.pop_screen()
 
     def delete(self, resource: CloudResource | None) -> None:
@@ -72,6 +64,6 @@ class ResourceActions:
                     yield step.text
                 problem = step.problem or problem
         finally:
-            self.refresh()
+            self._context.pollers.refresh_resources()
         if problem is not None:
             raise problem
