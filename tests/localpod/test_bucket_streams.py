@@ -131,7 +131,8 @@ def test_an_upload_whose_client_leaves_makes_no_object(bucket: Bucket, is_chunke
     path = f"/upload/storage/v1/b/{bucket.name}/o?uploadType=media&name="
     length = "Transfer-Encoding: chunked\r\n\r\n186A0\r\n" if is_chunked else "Content-Length: 200000\r\n\r\n"
     with raw(bucket, f"POST {path}half HTTP/1.1\r\nHost: HOST\r\n{length}".encode() + b"a" * 100_000):
-        wait_until(lambda: ask(bucket, "GET", "/x") and connections(bucket) > 1, "the upload has begun")
+        assert ask(bucket, "GET", "/", Host="evil.example")[0].status == 403, "the proxy has passed the part on"
+        wait_until(lambda: connections(bucket), "the upload has begun")
         begun = connections(bucket)
     wait_until(lambda: connections(bucket) < begun, "the store has left the upload")
     assert ask(bucket, "POST", f"{path}whole", b"a")[0].status == 200
