@@ -93,7 +93,7 @@ def test_an_instance_group_names_the_vms_to_start_and_waits_for_what_it_does_its
     assert state_remedy(replace(group, tpu_node="pod")) == "tpu-tui slices start z/pod"
     assert state_remedy(replace(group, tpu_node="pod", state="PREEMPTED")).startswith("tpu-tui slices delete z/pod")
     preempted = replace(group, state="PREEMPTED", symptoms=(Symptom("PREEMPTED", "0", "(g-a) is TERMINATED"),))
-    assert state_remedy(preempted).startswith("wait: the group makes the VM again")
+    assert state_remedy(preempted).startswith("wait: the group recreates the VM")
     assert state_remedy(replace(group, state="REPAIRING")) == "wait until it is READY"
 
 

@@ -185,10 +185,7 @@ def test_a_stop_prints_equal_answers_of_workers_in_one_line(shell: Shell) -> Non
         directory.append_event("exit", worker=worker, exit_code=143, signal=None, size=9, cause=None)
     directory.append_event("state", state="stopped")
     answer = shell.call("stop", "last")
-    assert (answer.code, answer.out.splitlines()) == (
-        0,
-        ["workers 0-1 (2) · had already ended, exit code 143"],
-    )
+    assert (answer.code, answer.out.splitlines()) == (0, ["workers 0-1 (2) · had already ended, exit code 143"])
 
 
 def test_runs_of_other_projects_are_counted_and_listed_when_wanted(shell: Shell) -> None:

@@ -10,14 +10,7 @@ from typing import Any
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from tests.console.stage import (
-    StageOperator,
-    a_slice,
-    begin,
-    make_run,
-    train,
-    write,
-)
+from tests.console.stage import StageOperator, a_slice, begin, make_run, train, write
 from tui.console.app import ConsoleApp
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.headline import Headline

@@ -55,15 +55,7 @@ async def test_launching_shows_what_will_run_and_only_then_starts_it(operator: S
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         launched = operator.runs.list_statuses()[0].run
-        assert launched.job.argv == (
-            "python3",
-            "-m",
-            "trainer.train",
-            "--note",
-            "a b",
-            "--epochs",
-            "9",
-        )
+        assert launched.job.argv == ("python3", "-m", "trainer.train", "--note", "a b", "--epochs", "9")
 
 
 async def test_problems_are_shown_with_a_remedy_before_a_launch(operator: StageOperator) -> None:

@@ -37,12 +37,7 @@ def test_a_flag_for_all_zones_is_repeated_instead_of_the_profiles_zones() -> Non
 def test_a_launch_command_holds_what_differs_from_the_defaults_and_no_secret() -> None:
     env = {"LR": "0.1", "HF_TOKEN": "hf_secret", "PLAIN": "x y"}
     job = JobOptions(
-        ("python3", "train.py"),
-        runtime="cpu",
-        restarts=2,
-        on_end=("report",),
-        env=env,
-        env_by_name=("PLAIN",),
+        ("python3", "train.py"), runtime="cpu", restarts=2, on_end=("report",), env=env, env_by_name=("PLAIN",)
     )
     assert launch_command(SETTINGS, "zone/my-tpu", job, "night", Path("code")) == (
         "tpu-tui launch zone/my-tpu --name night --sync code --runtime cpu --restarts 2 --on-end report"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.console.stage import a_slice
-from tui.console.data.exec_progress import MAX_LINES, MAX_LINES_PER_OUTPUT, ExecProgress
+from tui.console.data.exec_progress import ExecProgress
+from tui.console.render.exec_output import MAX_LINES, MAX_LINES_PER_OUTPUT, make_output_lines
 from tui.errors import OutOfReachError
 from tui.ssh.exec.command_result import CommandResult
 
@@ -21,7 +22,7 @@ def _answer(
 
 
 def _text(execution: ExecProgress, now: float = 112.0) -> list[str]:
-    return [cell.text for cell in execution.lines(now)]
+    return [cell.text for cell in make_output_lines(execution, now)]
 
 
 def _done(answers: Sequence[CommandResult]) -> ExecProgress:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import shutil
+import weakref
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -19,18 +22,12 @@ from tests.console.driving import (
     table,
     until,
 )
-from tests.console.stage import (
-    StageOperator,
-    a_slice,
-    make_run,
-    train,
-    unreachable,
-)
+from tests.console.stage import StageOperator, a_slice, make_run, train, unreachable
 from tui.checks.check_row import CheckRow
 from tui.cloud.inventory import Listing
 from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
-from tui.console.data.pollers import FIRST_RUNS_COUNT
+from tui.console.data.pollers import FIGURES, FIRST_RUNS_COUNT, RUNS
 from tui.console.intents import OpenRunRequested
 from tui.console.render import tables
 from tui.console.screens.base import MainScreen
@@ -90,9 +87,7 @@ async def test_checks_are_grouped_and_enter_shows_one_in_full_with_the_ports_as_
         assert listed == [f"worker {one} → worker {other}" for one, other in pairs if 2 in (one, other)]
 
 
-async def test_passed_checks_take_one_line_until_their_key_is_pressed_or_one_fails(
-    operator: StageOperator,
-) -> None:
+async def test_passed_checks_take_one_line_until_their_key_is_pressed_or_one_fails(operator: StageOperator) -> None:
     operator.rows = [CheckRow(check, None, None, None, "pass", None, "well") for check in ("slice", "health")]
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:
@@ -135,6 +130,17 @@ async def test_what_was_seen_of_the_machines_of_before_is_dropped_and_seen_anew(
         operator.listed = Listing((replace(before, created="2026-11-23T10:00:00Z"),))
         app.pollers.refresh()
         await until(pilot, lambda: "never seen" in checks())
+
+
+async def test_nothing_is_kept_of_a_run_whose_directory_is_gone(operator: StageOperator) -> None:
+    directory = running(operator)
+    directory.append_event("state", state="succeeded")
+    async with opened_pod(operator) as (app, pilot):
+        await until(pilot, lambda: "succeeded" in shown(table(app, "runs")) and app.store.get(FIGURES).value)
+        status = weakref.ref((app.store.get(RUNS).value or ())[0])
+        shutil.rmtree(directory.path)
+        await until(pilot, lambda: not table(app, "runs").row_count())
+        await until(pilot, lambda: gc.collect() >= 0 and status() is None)
 
 
 PREEMPTION = "about to be preempted: Google Cloud wants it back"
@@ -275,9 +281,7 @@ async def test_a_click_chooses_and_a_double_click_opens(operator: StageOperator)
         await until(pilot, lambda: app.screen.chosen_worker() == 1)  # type: ignore[attr-defined]
 
 
-async def test_d_describes_the_worker_and_c_focuses_the_checks(
-    operator: StageOperator,
-) -> None:
+async def test_d_describes_the_worker_and_c_focuses_the_checks(operator: StageOperator) -> None:
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: table(app, "workers").row_count() == 4)
@@ -328,9 +332,7 @@ async def test_ended_runs_are_not_read_again_and_their_rows_not_made_again(
     counts: list[int] = []
     list_statuses = operator.runs.list_statuses
     monkeypatch.setattr(
-        operator.runs,
-        "list_statuses",
-        lambda **more: (found := list_statuses(**more), counts.append(len(found)))[0],
+        operator.runs, "list_statuses", lambda **more: (found := list_statuses(**more), counts.append(len(found)))[0]
     )
     app = ConsoleApp(operator)
     async with app.run_test(size=FULL) as pilot:

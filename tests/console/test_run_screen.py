@@ -9,8 +9,6 @@ import pytest
 from tests.console.driving import (
     FULL,
     SMALL,
-    dialog_text,
-    fail,
     headline,
     opened_run,
     running,
@@ -19,22 +17,12 @@ from tests.console.driving import (
     trouble,
     until,
 )
-from tests.console.stage import (
-    StageOperator,
-    a_slice,
-    begin,
-    make_run,
-    train,
-    training_line,
-    write,
-)
+from tests.console.stage import StageOperator, a_slice, begin, make_run, train, training_line, write
 from tui.console.app import ConsoleApp
 from tui.console.data.run_feed import RunFeed
-from tui.console.screens.dialog import TextDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.log.log_pane import LogPane
-from tui.console.widgets.problem_panel import ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.logs.saved_log import open_log
@@ -42,10 +30,6 @@ from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
 
 pytestmark = pytest.mark.timing
-
-
-def tabs_red(tabs: TabBar) -> object:
-    return tabs.get_component_rich_style("tabs--bad").color
 
 
 async def test_a_run_that_grows_fills_the_open_run_screen(operator: StageOperator) -> None:
@@ -148,8 +132,7 @@ async def test_charts_are_drawn_without_colour_too(operator: StageOperator, monk
 
 async def test_curves_are_dark_on_a_light_screen_and_bright_on_a_dark_one(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 20, 5))
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
+    async with opened_run(operator, directory) as (app, pilot):
         await until(pilot, lambda: app.screen.query("#loss #plot"))
 
         def colours() -> set[str]:
@@ -196,133 +179,6 @@ async def test_a_saved_log_is_shown_and_marked_as_a_replay(operator: StageOperat
         assert "4 lines" in log.summary
 
 
-@pytest.mark.parametrize("size", [SMALL, FULL])
-async def test_a_failed_run_quotes_the_failing_worker_and_leads_to_its_log(
-    operator: StageOperator, size: tuple[int, int]
-) -> None:
-    directory = running(operator)
-    fail(directory)
-    async with opened_run(operator, directory, size) as (app, pilot):
-        panel = app.screen.query_one(ProblemPanel)
-        drawn = lambda: "\n".join(panel.render_line(y).text for y in range(panel.size.height))  # noqa: E731
-        await until(pilot, lambda: "✗ worker 2: exit code 1" in drawn())
-        assert "FileNotFoundError: shard-00031.tar" in drawn()
-        tabs = app.screen.query_one("#log-tabs", TabBar)
-        await pilot.press("3")
-        await until(pilot, lambda: tabs.render_line(0).text.split()[:4] == ["merged", "✗", "worker", "2"])
-        red = [part.text for part in tabs.render_line(0) if part.style and part.style.color == tabs_red(tabs)]
-        assert red == [" ✗ worker 2 "]
-        await pilot.press("l")
-        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
-        await until(pilot, lambda: "FileNotFoundError" in shown(app.screen.query_one(LogPane)))
-
-
-async def test_the_cores_of_a_failed_worker_are_marked_by_a_sign_and_a_colour(operator: StageOperator) -> None:
-    directory = running(operator)
-    fail(directory)
-    async with opened_run(operator, directory) as (app, pilot):
-        cores = app.screen.query_one(CoreTableWidget)
-        await until(pilot, lambda: cores.row_count() == 32)
-        await until(pilot, lambda: cores.row_cells(16)[2] == ("✗ failed", "bad"))
-        assert [row for row in range(32) if "failed" in cores.row_cells(row)[2].text] == list(range(16, 24))
-        assert cores.row_cells(16)[0].tone == "bad"
-
-
-async def test_a_failed_worker_of_a_live_run_is_not_counted_and_l_leads_to_its_log(operator: StageOperator) -> None:
-    directory = running(operator)
-    fail(directory, over=False)
-    async with opened_run(operator, directory) as (app, pilot):
-        await until(pilot, lambda: "24 of 32 cores" in headline(app))
-        rates = [250 + core % 7 * 3.1 - (90 if core == 13 else 0) for core in (*range(16), *range(24, 32))]
-        assert f"{sum(rates):,.1f} ex/s" in headline(app)
-        await pilot.press("l")
-        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
-
-
-async def test_the_problem_panel_reacts_to_keys_and_the_mouse(operator: StageOperator) -> None:
-    directory = running(operator)
-    fail(directory)
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(
-            pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready and "exit code 1" in trouble(app)
-        )
-        await until(pilot, lambda: app.screen.query_one(ProblemPanel).region.area)
-        app.screen.query_one(ProblemPanel).focus()
-        await pilot.press("enter")
-        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
-        app.screen.show_log("merged")  # type: ignore[attr-defined]
-        await until(pilot, lambda: app.screen.chosen_worker() is None)  # type: ignore[attr-defined]
-        await pilot.click(ProblemPanel)
-        await until(pilot, lambda: app.screen.chosen_worker() == 2)  # type: ignore[attr-defined]
-
-
-async def test_a_silent_worker_and_the_remedy_for_a_lost_slice_are_shown(operator: StageOperator) -> None:
-    directory = running(operator, trained=range(0, 20, 5))
-    async with opened_run(operator, directory) as (app, pilot):
-        directory.append_event("note", text="worker 2 is silent", stall="silent", workers=[2], cores=[])
-        await until(pilot, lambda: "worker 2: no output" in trouble(app))
-        directory.append_event(
-            "state", state="lost", cause="the slice was preempted", remedy="tpu-tui slices start my-tpu"
-        )
-        await until(pilot, lambda: "→ tpu-tui slices start my-tpu" in trouble(app))
-        assert "silent" not in trouble(app)
-
-
-async def test_a_resolved_problem_keeps_its_line(operator: StageOperator) -> None:
-    directory = running(operator, trained=range(0, 20, 5))
-    directory.append_event("link", worker=1, status="lost", detail="")
-    app = ConsoleApp(operator, open_run=directory)
-    async with app.run_test(size=FULL) as pilot:
-        await until(
-            pilot,
-            lambda: (
-                isinstance(app.screen, RunScreen) and app.screen.ready and "connection lost: worker 1" in trouble(app)
-            ),
-        )
-        top = app.screen.query_one("#upper").region.y
-        directory.append_event("link", worker=1, status="restored", detail="")
-        await until(pilot, lambda: "Resolved" in trouble(app))
-        assert app.screen.query_one("#upper").region.y == top
-
-
-async def test_a_failed_phase_is_shown_in_full_with_its_remedy(operator: StageOperator) -> None:
-    remedy = "make it readable: sudo chmod a+rX /usr/share/tpu on every worker of the slice, then launch again"
-    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
-    directory.append_event("state", state="preparing")
-    directory.append_event("phase", worker=2, phase="prepare", status="failed", detail="no devices", remedy=remedy)
-    directory.append_event("state", state="failed", cause="the launch failed")
-    async with opened_run(operator, directory, SMALL) as (app, pilot):
-        panel = app.screen.query_one(ProblemPanel)
-        drawn = lambda: " ".join(panel.render_line(y).text.strip() for y in range(panel.size.height))  # noqa: E731
-        await until(pilot, lambda: remedy in drawn())
-        await pilot.press("down", "down", "enter")
-        await until(pilot, lambda: isinstance(app.screen, TextDialog))
-        assert remedy in dialog_text(app)
-
-
-def fail_prepare(directory: RunDirectory, worker: int, detail: str, remedy: str) -> None:
-    directory.append_event("phase", worker=worker, phase="prepare", status="failed", detail=detail, remedy=remedy)
-
-
-async def test_equal_launch_failures_are_shown_once_and_no_log_is_offered(
-    operator: StageOperator,
-) -> None:
-    directory = RunDirectory.create(operator.settings.runs_home, make_run(a_slice()))
-    directory.append_event("state", state="preparing")
-    for worker in (0, 1, 2):
-        held = f"another run is alive here: run night pid {4700 + worker}"
-        fail_prepare(directory, worker, held, "stop it")
-    fail_prepare(directory, 3, "no room", "make some")
-    cause = "worker 1: another run is alive here: run night pid 4701"
-    directory.append_event("failure", worker=1, exit_code=None, cause=cause)
-    directory.append_event("state", state="failed", cause=cause)
-    async with opened_run(operator, directory, SMALL) as (app, pilot):
-        expected = [cause, "same on workers 0,2 → stop it", "worker 3, prepare: no room → make some"]
-        await until(pilot, lambda: trouble(app).splitlines() == expected)
-        assert shown(table(app, "phases")).splitlines()[4].split() == ["3", "done", "failed", "·", "no", "room"]
-
-
 @pytest.mark.parametrize("size", [(100, 40), SMALL, (160, 24)], ids=["100x40", "80x24", "160x24"])
 async def test_logs_are_shown_below_the_tabs_when_the_table_leaves_room(
     operator: StageOperator, size: tuple[int, int]
@@ -349,11 +205,10 @@ async def test_few_cores_leave_the_room_to_the_logs(operator: StageOperator) -> 
     train(many, range(0, 20, 5))
     heights = []
     for directory in (few, many):
-        app = ConsoleApp(StageOperator(operator.settings.home), open_run=directory)
-        async with app.run_test(size=(120, 40)) as pilot:
-            cores = lambda: app.screen.query_one(CoreTableWidget)  # noqa: B023,E731
-            await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready and cores().row_count())  # noqa: B023
-            await until(pilot, lambda: app.screen.query_one("#pane-rate").region.height >= 10)  # noqa: B023
+        async with opened_run(StageOperator(operator.settings.home), directory, (120, 40)) as (app, pilot):
+            cores = lambda: app.screen.query_one(CoreTableWidget)  # noqa: E731
+            await until(pilot, lambda: cores().row_count())  # noqa: B023
+            await until(pilot, lambda: app.screen.query_one("#pane-rate").region.height >= 10)
             heights.append(app.screen.query_one("#lower").size.height)
             if directory is few:
                 assert cores().size.height == 5
@@ -395,10 +250,8 @@ async def test_while_logs_are_read_the_headline_shows_the_progress_and_no_old_fi
     directory = _long_run(operator)
     directory.append_event("stop_requested", by="user")
     directory.append_event("state", state="stopped")
-    app = ConsoleApp(operator, open_run=directory)
     seen = []
-    async with app.run_test(size=FULL) as pilot:
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
+    async with opened_run(operator, directory) as (app, pilot):
         assert isinstance(app.screen, RunScreen)
         await until(pilot, lambda: re.search(r"reading [5-9]\d %", headline(app)))
         await until(pilot, lambda: "· reading " in str(app.screen.query_one("#pane-loss").border_title))
@@ -438,26 +291,7 @@ async def test_a_saved_log_shows_how_much_of_it_is_read(operator: StageOperator,
     assert not any("step 5" in head for head in seen if "reading" in head)
 
 
-async def test_findings_stay_visible_when_the_run_is_over(operator: StageOperator) -> None:
-    directory = running(operator, trained=range(0, 100, 5))
-    directory.append_event("note", worker=1, text="x", stall="behind", workers=[1], cores=[13])
-    async with opened_run(operator, directory) as (app, pilot):
-        await until(pilot, lambda: "straggler: core 13; worker 1, 10.164.0.44: 6" in trouble(app))
-        assert re.search(r"% of the pace, \d+ steps behind, costs \d+ %", trouble(app))
-        directory.append_event("stop_requested", by="user")
-        for worker in range(4):
-            directory.append_event("exit", worker=worker, exit_code=143, signal="TERM")
-        directory.append_event("state", state="stopped")
-        await until(pilot, lambda: "stopped" in headline(app))
-        await until(pilot, lambda: "core 13 (worker 1, 10.164.0.44) was 31 steps behind when" in trouble(app))
-        assert "the loss was nan on core 22 (worker 2, 10.164.0.45), since epoch 1, step 65" in trouble(app)
-        assert "nan c22 · behind c13" in headline(app)
-        assert "level" not in trouble(app)
-
-
-async def test_the_last_line_of_a_crash_is_in_the_merged_log_without_a_newline(
-    operator: StageOperator,
-) -> None:
+async def test_the_last_line_of_a_crash_is_in_the_merged_log_without_a_newline(operator: StageOperator) -> None:
     directory = running(operator)
     write(directory, 2, b"step 1 loss 2\nfatal: disk full")
     async with opened_run(operator, directory) as (app, pilot):

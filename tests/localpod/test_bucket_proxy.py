@@ -2,116 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
 import signal
-import socket
 import threading
-import time
-from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from tests.localpod.recording_store import BUCKETS, PLAIN, ZIPPED, make_program
-from tests.stores import needs_store
-from tests.waiting import is_running, until, wait_until
-from tui.localpod.bucket import bucket as module
+from tests.localpod.bucket_clients import ask, connect, raw, seen, store_of, until_closed
+from tests.localpod.recording_store import BUCKETS, PLAIN, ZIPPED
+from tests.waiting import is_running, until
 from tui.localpod.bucket.bucket import Bucket
 
 pytestmark = pytest.mark.timing
-
-TIMEOUT = 30.0
-MOST_BUFFERED = 64 << 20
-"""Bytes that proxy and kernel may hold of a body whose reader reads nothing."""
-QUIET_SECONDS = 1.0
-UPLOAD_SECONDS = 0.2
-"""Time for a part of an upload to arrive, or for its end."""
-BIG = 1 << 40
-
-
-@contextlib.asynccontextmanager
-async def started(directory: Path, program: Path | None) -> AsyncIterator[Bucket]:
-    """Run a bucket, with a program in place of fake-gcs-server if there is one."""
-    made = Bucket(directory)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            if program is not None:
-                patch.setattr(module, "find_binary", lambda: program)
-            await made.start(os.environ)
-        yield made
-    finally:
-        await made.close()
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def recording(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bucket]:
-    """Return a bucket whose object store is the recording one."""
-    directory = tmp_path_factory.mktemp("recording")
-    async with started(directory, make_program(directory / "store")) as made:
-        yield made
-
-
-@pytest_asyncio.fixture
-async def mortal(tmp_path: Path) -> AsyncIterator[Bucket]:
-    """Return a bucket whose recording store a test may end."""
-    async with started(tmp_path, make_program(tmp_path / "store")) as made:
-        yield made
-
-
-@pytest_asyncio.fixture
-async def bucket(tmp_path: Path) -> AsyncIterator[Bucket]:
-    """Return a bucket with the real object store."""
-    async with started(tmp_path, None) as made:
-        yield made
-
-
-def connect(bucket: Bucket) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection("127.0.0.1", bucket.port, timeout=TIMEOUT)
-
-
-def ask(
-    bucket: Bucket, method: str, path: str, body: Any = None, **headers: str
-) -> tuple[http.client.HTTPResponse, bytes]:
-    """Send one request; return the answer and its body."""
-    connection = connect(bucket)
-    try:
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-        answer = connection.getresponse()
-        return answer, answer.read()
-    finally:
-        connection.close()
-
-
-def raw(bucket: Bucket, sent: bytes) -> socket.socket:
-    """Send bytes on a new connection, with HOST replaced by the bucket's."""
-    made = socket.create_connection(("127.0.0.1", bucket.port), timeout=TIMEOUT)
-    made.sendall(sent.replace(b"HOST", f"127.0.0.1:{bucket.port}".encode()))
-    return made
-
-
-def until_closed(made: socket.socket) -> bytes:
-    parts = []
-    while part := made.recv(1 << 16):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def seen(bucket: Bucket, line: str) -> list[dict[str, Any]]:
-    """Return the store's records of the requests whose first line begins so."""
-    records = json.loads(ask(bucket, "GET", "/seen")[1])
-    return [record for record in records if record["line"].startswith(line)]
-
-
-def end_store(bucket: Bucket) -> None:
-    assert bucket._process is not None
-    proxy = bucket._process.pid
-    [store] = Path(f"/proc/{proxy}/task/{proxy}/children").read_text().split()
-    os.kill(int(store), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
@@ -257,97 +161,10 @@ def test_clients_at_the_same_time_get_their_own_answers(recording: Bucket) -> No
     assert wrong == []
 
 
-def test_a_slow_answer_does_not_delay_other_clients(recording: Bucket) -> None:
-    with raw(recording, b"GET /endless HTTP/1.1\r\nHost: HOST\r\n\r\n") as made:
-        assert made.recv(10)
-        assert ask(recording, "GET", "/other")[0].status == 200
-
-
-def test_a_client_that_waits_for_100_is_asked_for_its_body(recording: Bucket) -> None:
-    head = b"PUT /x HTTP/1.1\r\nHost: HOST\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
-    with raw(recording, head) as made:
-        assert made.recv(1 << 16) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        made.sendall(b"abc")
-        answer = http.client.HTTPResponse(made)
-        answer.begin()
-        record = json.loads(answer.read())
-    assert (answer.status, record["received"]) == (200, 3)
-
-
-def test_a_refused_client_that_waits_for_100_is_not_asked_for_its_body(recording: Bucket) -> None:
-    head = b"PUT /refused HTTP/1.1\r\nHost: evil.example\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
-    with raw(recording, head) as made:
-        answer = until_closed(made)
-    assert answer.startswith(b"HTTP/1.1 403 Forbidden\r\n")
-    assert seen(recording, "PUT /refused") == []
-
-
-def test_an_upload_reaches_the_server_before_it_has_arrived_whole(recording: Bucket) -> None:
-    with raw(recording, b"PUT /partly HTTP/1.1\r\nHost: HOST\r\nContent-Length: 2000000\r\n\r\n" + b"a" * 100_000):
-        wait_until(lambda: [one["received"] for one in seen(recording, "PUT /partly")] == [100_000], "no part came")
-
-
-def test_an_upload_that_the_server_does_not_take_is_held_back(recording: Bucket) -> None:
-    sent = 0
-    with raw(recording, f"PUT /stall HTTP/1.1\r\nHost: HOST\r\nContent-Length: {BIG}\r\n\r\n".encode()) as made:
-        made.settimeout(QUIET_SECONDS)
-        with contextlib.suppress(TimeoutError):
-            while sent < MOST_BUFFERED:
-                sent += made.send(bytes(1 << 20))
-    ask(recording, "GET", "/go%20on")
-    assert sent < MOST_BUFFERED
-
-
-def endless(bucket: Bucket, name: str) -> dict[str, Any]:
-    """Return the store's record of the request for an endless answer that has this name."""
-    return next(one for one in seen(bucket, "GET /endless") if ["X-Name", name] in one["headers"])
-
-
-def test_a_download_that_the_client_does_not_take_is_held_back(recording: Bucket) -> None:
-    with raw(recording, b"GET /endless HTTP/1.1\r\nHost: HOST\r\nX-Name: held\r\n\r\n") as made:
-        assert made.recv(10)
-        amounts = [-1, 0]
-        while amounts[-1] != amounts[-2]:
-            time.sleep(QUIET_SECONDS)
-            amounts.append(endless(recording, "held")["sent"])
-    assert 0 < amounts[-1] < MOST_BUFFERED
-
-
-def test_a_client_that_leaves_ends_the_download_at_the_server(recording: Bucket) -> None:
-    with raw(recording, b"GET /endless HTTP/1.1\r\nHost: HOST\r\nX-Name: left\r\n\r\n") as made:
-        assert made.recv(10)
-    wait_until(lambda: endless(recording, "left").get("sending") == "broken off", "the server ceases to send")
-
-
-def test_a_client_that_leaves_ends_the_upload_at_the_server(recording: Bucket) -> None:
-    with raw(recording, b"PUT /left HTTP/1.1\r\nHost: HOST\r\nContent-Length: 9\r\n\r\nabc"):
-        wait_until(lambda: [one["received"] for one in seen(recording, "PUT /left")] == [3], "a part arrives")
-    wait_until(lambda: seen(recording, "PUT /left")[0].get("receiving") == "broken off", "the body ends early")
-
-
-def test_a_client_that_leaves_before_its_answer_ends_the_request_at_the_server(recording: Bucket) -> None:
-    with raw(recording, b"GET /wait HTTP/1.1\r\nHost: HOST\r\n\r\n"):
-        wait_until(lambda: seen(recording, "GET /wait"), "the request arrives")
-    wait_until(lambda: seen(recording, "GET /wait")[0].get("after") == "", "the connection ends")
-
-
-@needs_store
-@pytest.mark.parametrize("is_chunked", [False, True])
-def test_an_upload_whose_client_leaves_makes_no_object(bucket: Bucket, is_chunked: bool) -> None:
-    path = f"/upload/storage/v1/b/{bucket.name}/o?uploadType=media&name="
-    length = "Transfer-Encoding: chunked\r\n\r\n186A0\r\n" if is_chunked else "Content-Length: 200000\r\n\r\n"
-    with raw(bucket, f"POST {path}half HTTP/1.1\r\nHost: HOST\r\n{length}".encode() + b"a" * 100_000):
-        time.sleep(UPLOAD_SECONDS)
-    time.sleep(UPLOAD_SECONDS)
-    assert ask(bucket, "POST", f"{path}whole", b"a")[0].status == 200
-    items = json.loads(ask(bucket, "GET", f"/storage/v1/b/{bucket.name}/o")[1])["items"]
-    assert [one["name"] for one in items] == ["whole"]
-
-
 @pytest.mark.parametrize("path", ["/x", BUCKETS])
 def test_requests_to_a_server_that_has_ended_get_503(mortal: Bucket, path: str) -> None:
     assert ask(mortal, "GET", path)[0].status == 200
-    end_store(mortal)
+    os.kill(store_of(mortal), signal.SIGKILL)
     answer, body = ask(mortal, "POST", path, b"{}")
     message = "The object store is not running."
     errors = [{"message": message, "domain": "global", "reason": "backendError"}]
@@ -356,10 +173,10 @@ def test_requests_to_a_server_that_has_ended_get_503(mortal: Bucket, path: str) 
 
 
 async def test_the_proxy_ends_with_the_pod_although_clients_are_connected(mortal: Bucket) -> None:
+    store = store_of(mortal)
     assert mortal._process is not None
     assert mortal._process.stdin is not None
     proxy = mortal._process.pid
-    [store] = map(int, Path(f"/proc/{proxy}/task/{proxy}/children").read_text().split())
     with (
         raw(mortal, b"GET /x HTTP/1.1\r\nHost: HOST\r\n\r\n") as idle,
         raw(mortal, b"GET /endless HTTP/1.1\r\nHost: HOST\r\n\r\n") as busy,
@@ -368,15 +185,6 @@ async def test_the_proxy_ends_with_the_pod_although_clients_are_connected(mortal
         assert busy.recv(10)
         mortal._process.stdin.close()
         await until(lambda: not is_running(proxy) and not is_running(store), "proxy and store end")
-
-
-def test_an_answer_that_the_server_breaks_off_does_not_look_whole(recording: Bucket) -> None:
-    connection = connect(recording)
-    connection.request("GET", "/break")
-    answer = connection.getresponse()
-    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
-        answer.read()
-    connection.close()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,42 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
+from tui.logs.core_row import CoreRow
+from tui.logs.demux import Demux
+from tui.logs.snapshot import Snapshot
+
 SAMPLE_LOG = Path(__file__).parent / "data" / "xla_dist_sample.log"
+
+
+class LineByLineDemux(Demux):
+    """Reads every line alone: the reference for the reading of blocks."""
+
+    @property
+    def reads_blocks(self) -> bool:
+        return False
+
+
+DEMUXES = {True: Demux, False: LineByLineDemux}
+"""The demultiplexer by whether it may read blocks of lines together."""
+
+
+def read_lines(*lines: str | bytes, worker: int | None = None, fast: bool = True) -> Demux:
+    """Return a demultiplexer that has read these lines to their end."""
+    demux = DEMUXES[fast]()
+    demux.feed(worker, b"".join((line.encode() if isinstance(line, str) else line) + b"\n" for line in lines))
+    demux.finish()
+    return demux
+
+
+def snapshot_of(*lines: str | bytes, worker: int | None = None) -> Snapshot:
+    """Return what these lines say."""
+    return read_lines(*lines, worker=worker).snapshot()
+
+
+def only(*lines: str | bytes) -> CoreRow:
+    """Return the only core of these lines."""
+    (row,) = snapshot_of(*lines).rows()
+    return row
 
 
 def training(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, generated_log, training
+from tests.logs.shapes import DEMUXES, LOGS, SAMPLE_LOG, cut, generated_log, training
 from tui.logs import block_reader
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN
@@ -58,7 +58,7 @@ def state_of(demux: Demux) -> list[object]:
 def assert_same(data: bytes, chunks: list[bytes], worker: int | None, now: float | None = None) -> None:
     states = []
     for fast in (False, True):
-        demux = Demux(fast=fast)
+        demux = DEMUXES[fast]()
         demux.feed(worker, b"", now)
         for chunk in chunks if fast else [data]:
             demux.feed(worker, chunk, now)
@@ -90,7 +90,7 @@ def test_small_chunks_of_many_workers_read_together_equal_chunks_read_one_by_one
 ) -> None:
     states = []
     for fast in (False, True):
-        demux = Demux(fast=fast)
+        demux = DEMUXES[fast]()
         for worker in (0, 1, 2, None):
             demux.feed(worker, b"")
         for place, (worker, data, now) in enumerate(chunks):
@@ -148,7 +148,7 @@ def test_a_users_pattern_may_match_the_prefix_of_a_line() -> None:
     data = "".join(f"{before}{training(step=step)}\n{before}pass {step} at 3\n" for step in range(60)).encode()
     states = []
     for fast in (False, True):
-        demux = Demux(dialects=[own, *BUILT_IN], fast=fast)
+        demux = DEMUXES[fast](dialects=[own, *BUILT_IN])
         demux.feed(None, data)
         demux.finish()
         states.append(state_of(demux))

@@ -8,10 +8,11 @@ import time
 
 import pytest
 
+from tests.logs.shapes import DEMUXES
 from tests.logs.test_catalogue import SAMPLES
-from tui.logs.demux import Demux
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.registry import BUILT_IN, LONGEST, Dialect
+from tui.logs.dialects.dialect import LONGEST, Dialect
+from tui.logs.dialects.registry import BUILT_IN
 
 WITHOUT_TEXT = re.compile(rb"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
 """Escapes and sets of characters in a pattern."""
@@ -43,7 +44,7 @@ def test_built_in_patterns_read_repeated_parts_of_their_lines_quickly_and_consis
     states = []
     began = time.thread_time()
     for fast in (False, True):
-        demux = Demux(fast=fast)
+        demux = DEMUXES[fast]()
         demux.feed(None, log)
         demux.finish()
         states.append([row.to_json() for row in demux.snapshot().rows()])

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.logs._compat_numpy import np
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
+from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.state.core_table import CoreTable
 from tui.logs.state.line_counts import LineCounts, LogSource
 from tui.logs.state.rate_kinds import RateKind

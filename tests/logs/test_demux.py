@@ -1,29 +1,14 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, training
+from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, only, snapshot_of, training
 from trainer.progress import waiting_line
 from tui.logs.demux import Demux
-from tui.logs.dialects.registry import LONGEST
-from tui.logs.snapshot import CoreRow, Snapshot
-
-
-def read(*lines: str | bytes, worker: int | None = None) -> Snapshot:
-    demux = Demux()
-    data = b"\n".join(line.encode() if isinstance(line, str) else line for line in lines) + b"\n"
-    demux.feed(worker, data)
-    demux.finish()
-    return demux.snapshot()
-
-
-def only(*lines: str | bytes) -> CoreRow:
-    (row,) = read(*lines).rows()
-    return row
+from tui.logs.dialects.dialect import LONGEST
+from tui.logs.snapshot import Snapshot
 
 
 def rows_of(snapshot: Snapshot) -> list[tuple[object, ...]]:
@@ -33,7 +18,7 @@ def rows_of(snapshot: Snapshot) -> list[tuple[object, ...]]:
 
 
 class TestTheSampleLog:
-    snapshot = read(SAMPLE_LOG.read_bytes().rstrip(b"\n"))
+    snapshot = snapshot_of(SAMPLE_LOG.read_bytes().rstrip(b"\n"))
 
     def test_holds_sixteen_ordinals_sorted(self) -> None:
         assert [row.core for row in self.snapshot.rows()] == [0, 1, 2, *range(6, 16), 20, 22, 23]
@@ -164,9 +149,9 @@ class TestTorchXla:
         assert (row.core, row.device, row.step) == (5, None, 100)
 
     def test_glued_lines_are_two_samples(self) -> None:
-        snapshot = read("|" + training(core=3), training(core=4)[1:])
+        snapshot = snapshot_of("|" + training(core=3), training(core=4)[1:])
         assert [row.core for row in snapshot.rows()] == [3, 4]
-        assert len(read(training(core=3) + training(core=4))) == 2
+        assert len(snapshot_of(training(core=3) + training(core=4))) == 2
 
     @pytest.mark.parametrize(
         "line",
@@ -185,7 +170,7 @@ class TestTorchXla:
         ],
     )
     def test_lines_that_look_like_samples_and_are_none(self, line: str) -> None:
-        assert read(line).samples == 0
+        assert snapshot_of(line).samples == 0
 
     def test_an_evaluation_row_shows_the_core_but_is_no_step(self) -> None:
         row = only("| Test Device=xla:0/1 Step=20 Epoch=1 Accuracy=71.20 Time=22:03:40")
@@ -220,11 +205,11 @@ class TestWorkers:
         assert (row.worker, row.address, row.time) == (worker, address, time)
 
     def test_a_bracketed_number_in_a_bare_stream_is_no_worker(self) -> None:
-        snapshot = read("[20] is where it stands", self.sample)
+        snapshot = snapshot_of("[20] is where it stands", self.sample)
         assert [worker.worker for worker in snapshot.workers] == [None]
 
     def test_a_short_prefix_counts_once_the_stream_is_known(self) -> None:
-        snapshot = read("2020-08-06 02:38:29  [] Command to distribute: x", "[3] ==> Preparing data..")
+        snapshot = snapshot_of("2020-08-06 02:38:29  [] Command to distribute: x", "[3] ==> Preparing data..")
         assert [worker.worker for worker in snapshot.workers] == [3]
 
     def test_one_number_on_many_addresses_counts_by_address(self) -> None:
@@ -232,7 +217,7 @@ class TestWorkers:
             f"2020-06-11 20:49:13 10.164.15.{host} [0] " + training(core=core)
             for core, host in enumerate((222, 9, 40))
         ]
-        rows = read(*lines).rows()
+        rows = snapshot_of(*lines).rows()
         assert [(row.worker, row.address) for row in rows] == [
             (0, "10.164.15.222"), (1, "10.164.15.9"), (2, "10.164.15.40"),
         ]  # fmt: skip
@@ -265,7 +250,7 @@ class TestWorkers:
         assert [(row.core, row.worker) for row in demux.snapshot().rows()] == [(4, 0), (4, 1)]
 
     def test_two_devices_that_alternate_under_an_ordinal_are_one_core(self) -> None:
-        snapshot = read(*(training(core=3, device=step % 2, step=step) for step in range(10)))
+        snapshot = snapshot_of(*(training(core=3, device=step % 2, step=step) for step in range(10)))
         (row,) = snapshot.rows()
         assert (row.step, row.device) == (9, "xla:1")
 
@@ -276,7 +261,7 @@ class TestWorkers:
             for host in (1, 2)
             for device in range(1, 9)
         ]
-        rows = read(*lines).rows()
+        rows = snapshot_of(*lines).rows()
         assert len(rows) == 16
         assert {(row.worker, row.device) for row in rows} == {(w, f"xla:{d}") for w in (0, 1) for d in range(1, 9)}
 
@@ -287,7 +272,7 @@ class TestWorkers:
 
 class TestEpochs:
     def test_figures_of_an_epoch_come_from_the_jobs_own_lines(self) -> None:
-        snapshot = read(
+        snapshot = snapshot_of(
             "Epoch 8 train begin 18:01:42",
             "Epoch 8 train end 18:02:10, Epoch Time=1 day, 0:00:28, "
             "Replica Train Samples=39664, Reduced GlobalRate=45676.50",
@@ -306,140 +291,21 @@ class TestEpochs:
         assert (snapshot.facts["total_train_time"], snapshot.facts["average_global_rate"]) == (2485.0, 48718.11)
 
     def test_the_trainers_own_line_holds_the_time_spent_waiting_for_data(self) -> None:
-        assert read(training()).data_wait_share is None
+        assert snapshot_of(training()).data_wait_share is None
         lines = [waiting_line(1, [4.0, 8.0], 12.0), waiting_line(2, [0.5, 1.0], 10.0)]
-        assert read(training(), *lines).data_wait_share == 0.075
+        assert snapshot_of(training(), *lines).data_wait_share == 0.075
 
     def test_an_epoch_printed_after_its_samples_numbers_them_and_the_next_ones(self) -> None:
         lines = [training(core=core, step=step, epoch=None) for step in (0, 10) for core in range(3)]
         finished = [*lines, "Finished training epoch 4"]
-        assert {row.epoch for row in read(*lines).rows()} == {None}
-        assert {row.epoch for row in read(*finished).rows()} == {4}
+        assert {row.epoch for row in snapshot_of(*lines).rows()} == {None}
+        assert {row.epoch for row in snapshot_of(*finished).rows()} == {4}
         assert {
-            row.epoch for row in read(*finished, "Epoch 4 test end 23:13:16, Accuracy=100.00", *lines).rows()
+            row.epoch for row in snapshot_of(*finished, "Epoch 4 test end 23:13:16, Accuracy=100.00", *lines).rows()
         } == {5}
 
     def test_an_epoch_printed_before_its_samples_numbers_them(self) -> None:
         lines = [training(core=core, step=step, epoch=None) for step in (0, 10) for core in range(3)]
         begun = ["Epoch 2 train begin 18:01:42", *lines]
-        assert {row.epoch for row in read(*begun).rows()} == {2}
-        assert {row.epoch for row in read(*begun, "Epoch 3 train begin 18:05:42", *lines).rows()} == {3}
-
-
-class TestLag:
-    def test_is_in_steps_behind_the_median(self) -> None:
-        steps = (100, 100, 100, 90, 60)
-        rows = read(*(training(core=core, step=step) for core, step in enumerate(steps))).rows()
-        assert [row.lag for row in rows] == [0, 0, 0, 10, 40]
-
-    def test_reaches_across_epochs(self) -> None:
-        lines = [training(core=core, step=step, epoch=1) for step in range(0, 50, 10) for core in range(3)]
-        lines += [training(core=core, step=step, epoch=2) for step in (0, 10) for core in range(2)]
-        rows = read(*lines).rows()
-        assert [(row.epoch, row.step, row.lag) for row in rows] == [(2, 10, 0), (2, 10, 0), (1, 40, 20)]
-
-    def test_a_core_far_behind_is_a_straggler(self) -> None:
-        lines = [
-            training(core=core, step=step) for step in (0, 10, 100) for core in range(4) if core != 2 or step < 100
-        ]
-        assert [row.state for row in read(*lines).rows()] == ["training", "training", "straggler", "training"]
-
-    def test_a_step_in_progress_makes_no_core_a_straggler(self) -> None:
-        lines = [training(core=core, step=step) for step in (0, 10, 20) for core in range(4)]
-        lines += [training(core=core, step=30) for core in range(2)]
-        assert {row.state for row in read(*lines).rows()} == {"training"}
-
-    @pytest.mark.parametrize(("pause", "expected"), [(10.0, (2,)), (0.5, (2,)), (0.1, ())])
-    def test_a_straggler_is_behind_for_some_time_at_the_pace_of_the_others(
-        self, pause: float, expected: tuple[int, ...]
-    ) -> None:
-        demux = Demux()
-        for step in range(20):
-            for core in range(3):
-                if core != 2 or step < 15:
-                    demux.feed(core, training(core=core, step=step * 10).encode() + b"\n", now=1000.0 + step * pause)
-        assert demux.snapshot(now=1000.0 + 20 * pause).stragglers == expected
-
-    def test_after_a_restart_only_new_samples_are_compared(self) -> None:
-        demux = Demux()
-        for step in range(0, 100, 10):
-            demux.feed(
-                0, b"".join(training(core=core, step=step).encode() + b"\n" for core in range(3)), now=1000.0 + step
-            )
-        demux.restart()
-        assert {row.state for row in demux.snapshot(now=1100.0).rows()} == {"training"}
-        demux.feed(0, training(core=0, step=20).encode() + b"\n", now=1101.0)
-        snapshot = demux.snapshot(now=1101.0)
-        assert [row.state for row in snapshot.rows()] == ["training", "waiting", "waiting"]
-        assert (snapshot.median_step, snapshot.stragglers) == (20, ())
-
-
-class TestStates:
-    def test_a_core_without_lines_for_long_is_silent(self) -> None:
-        demux = Demux(thresholds={"silent": 60, "something_else": 3})
-        demux.feed(0, training(core=0).encode() + b"\n", now=1000.0)
-        demux.feed(0, training(core=1).encode() + b"\n", now=1050.0)
-        assert [row.state for row in demux.snapshot(now=1061.0).rows()] == ["silent", "training"]
-
-    def test_in_a_saved_log_silence_is_measured_against_the_other_cores(self) -> None:
-        early, late = "2020-08-06 02:38:57 10.0.0.1 [0] ", "2020-08-06 02:48:57 10.0.0.1 [0] "
-        after = "2020-08-06 05:00:00 10.0.0.1 [0] saving"
-        rows = read(early + training(core=0), late + training(core=1), after).rows()
-        assert [row.state for row in rows] == ["silent", "training"]
-
-    def test_cores_of_an_ended_worker_have_ended_but_nan_stays_visible(self) -> None:
-        demux = Demux()
-        demux.feed(0, f"{training(core=0)}\n{training(core=1, loss='nan')}\n".encode(), now=1000.0)
-        demux.feed(1, f"{training(core=2)}\n".encode(), now=1000.0)
-        demux.set_ended(0, True)
-        assert [row.state for row in demux.snapshot(now=1001.0).rows()] == ["ended", "nan", "training"]
-        demux.set_ended(0, False)
-        assert demux.snapshot(now=1001.0).rows()[0].state == "training"
-
-    def test_the_cores_of_a_dead_worker_add_nothing_to_the_pods_rate_until_all_have_ended(self) -> None:
-        demux = Demux()
-        for core, loss in ((0, "nan"), (1, "1.5"), (2, "1.5")):
-            demux.feed(core, f"{training(core=core, rate='100.00', loss=loss)}\n".encode(), now=1000.0)
-        rates = [demux.snapshot(now=1001.0).rate_total]
-        for worker in (0, 1, 2):
-            demux.set_ended(worker, True)
-            rates.append(demux.snapshot(now=1001.0).rate_total)
-        assert rates == [300.0, 200.0, 100.0, 300.0]
-
-    def test_the_step_and_loss_of_the_run_are_those_of_the_cores_that_go_on(self) -> None:
-        demux = Demux()
-        for core, step, loss in ((0, 25, "6.0"), (1, 90, "2.0")):
-            demux.feed(core, f"{training(core=core, step=step, loss=loss)}\n".encode(), now=1000.0)
-        demux.set_ended(0, True)
-        snapshot = demux.snapshot(now=1001.0)
-        assert (snapshot.median_step, snapshot.loss_spread) == (90, (2.0, 2.0, 2.0))
-        assert [row.lag for row in snapshot.rows()] == [65, 0]
-        demux.set_ended(1, True)
-        snapshot = demux.snapshot(now=1001.0)
-        assert (snapshot.median_step, snapshot.loss_spread) == (90, (4.0, 2.0, 6.0))
-
-    @pytest.mark.parametrize("ends", [False, True])
-    def test_a_worker_that_fell_silent_makes_no_figure_of_the_run(self, ends: bool) -> None:
-        demux = Demux()
-        for step in range(0, 400, 20):
-            for core in range(4) if step < 40 else (2, 3):
-                line = training(core=core, step=step, loss=str(float(400 - step)), rate="100.00")
-                demux.feed(core // 2, f"{line}\n".encode(), now=1000.0 + step)
-        for worker in (0, 1) if ends else ():
-            demux.set_ended(worker, True)
-        snapshot = demux.snapshot(now=1400.0)
-        assert (snapshot.median_step, snapshot.loss_spread) == (380, (20.0, 20.0, 20.0))
-        assert [row.lag for row in snapshot.rows()] == [360, 360, 0, 0]
-        assert snapshot.rate_total == 200.0
-        state = ["ended", "ended"] if ends else ["silent", "training"]
-        assert [row.state for row in snapshot.rows()] == [state[0], state[0], state[1], state[1]]
-
-    def test_the_jobs_last_line_ends_a_saved_log(self) -> None:
-        assert only(training(), "Total Train Time: 0:41:25").state == "ended"
-
-    def test_the_median_loss_leaves_nan_out(self) -> None:
-        snapshot = read(training(core=0, loss="nan"), training(core=1, loss="2.0"), training(core=2, loss="4.0"))
-        assert snapshot.loss_spread is not None
-        assert (snapshot.loss_spread.median, snapshot.nan_cores) == (3.0, (0,))
-        assert snapshot.rate_total is not None
-        assert math.isclose(snapshot.rate_total, 3 * 258.47)
+        assert {row.epoch for row in snapshot_of(*begun).rows()} == {2}
+        assert {row.epoch for row in snapshot_of(*begun, "Epoch 3 train begin 18:05:42", *lines).rows()} == {3}

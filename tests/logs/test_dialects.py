@@ -4,12 +4,12 @@ import time
 
 import pytest
 
+from tests.logs.shapes import only, snapshot_of
 from tui.errors import UsageError
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN, try_dialects
 from tui.logs.dialects.training_or_eval import TrainingStage
 from tui.logs.dialects.user_dialects import TimedPattern, user_dialects
-from tui.logs.snapshot import CoreRow, Snapshot
 from tui.logs.state.demux_state import MOST_SOURCES
 
 pytestmark = pytest.mark.py310
@@ -33,18 +33,6 @@ HOSTILE = (
 """Patterns with endless or nearly endless backtracking."""
 
 
-def read(*lines: str, worker: int | None = None) -> Snapshot:
-    demux = Demux()
-    demux.feed(worker, "\n".join(lines).encode() + b"\n")
-    demux.finish()
-    return demux.snapshot()
-
-
-def only(*lines: str) -> CoreRow:
-    (row,) = read(*lines).rows()
-    return row
-
-
 MAXTEXT = (
     "I0706 16:52:46.073802 140110937163584 metric_logger.py:214] completed step: 500, seconds: 15.688, "
     "TFLOP/s/device: 1.367, Tokens/s/device: 261.087, total_weights: 6121, loss: 0.624, lr: 0.1"
@@ -60,7 +48,7 @@ class TestOtherTrainers:
         row = only(MAXTEXT_PEFT, MAXTEXT)
         assert (row.core, row.step, row.loss, row.rate) == (None, 500, 0.624, 261.087)
         assert only(MAXTEXT, MAXTEXT_PEFT).rate == 261.087
-        history = read(MAXTEXT, MAXTEXT_PEFT).history
+        history = snapshot_of(MAXTEXT, MAXTEXT_PEFT).history
         assert history is not None
         assert len(history.losses(0)) == 1
 
@@ -99,7 +87,9 @@ class TestOtherTrainers:
     def test_hugging_face_losses_from_a_buffer_take_no_step_of_a_bar(self) -> None:
         bar = " 33%|███▎      | {}/1524 [2:02:08<3:44:26, 13.27s/it]"
         losses = [f"{{'loss': 0.{number}, 'epoch': 1.0}}" for number in range(1, 10)]
-        snapshot = read(bar.format(500), *losses, bar.format(600), "{'loss': 0.01, 'epoch': 1.0}", bar.format(601))
+        snapshot = snapshot_of(
+            bar.format(500), *losses, bar.format(600), "{'loss': 0.01, 'epoch': 1.0}", bar.format(601)
+        )
         (row,) = snapshot.rows()
         assert (snapshot.samples, row.step, row.loss) == (10, None, 0.01)
 
@@ -113,7 +103,7 @@ class TestOtherTrainers:
 
     def test_hugging_face_evaluation_is_no_sample(self) -> None:
         assert (
-            read(
+            snapshot_of(
                 "{'eval_loss': 0.91, 'eval_runtime': 3.2, 'epoch': 1.0}", "{'train_loss': 0.9, 'epoch': 3.0}"
             ).samples
             == 0
@@ -156,7 +146,7 @@ class TestOtherTrainers:
             "Steps:   2%|▏         | 12/500 [00:14<09:26,  1.16s/it, lr=1e-5, step_loss=0.25]"
         )
         assert (row.step, row.loss) == (12, 0.25)
-        assert read("Steps:   2%|▏   | 11/500 [00:13<09:26,  1.16s/it, val_loss=0.0423]").samples == 0
+        assert snapshot_of("Steps:   2%|▏   | 11/500 [00:13<09:26,  1.16s/it, val_loss=0.0423]").samples == 0
 
     def test_torchtitan_in_colours(self) -> None:
         row = only(
@@ -192,7 +182,7 @@ class TestOtherTrainers:
         assert (row.step, row.loss) == (1999, 1999.5)
 
     def test_matches_are_counted_by_dialect(self) -> None:
-        assert read(MAXTEXT, MAXTEXT_PEFT, "noise").dialects == {"MaxText": 1, "names and values": 1}
+        assert snapshot_of(MAXTEXT, MAXTEXT_PEFT, "noise").dialects == {"MaxText": 1, "names and values": 1}
 
 
 GOOD = r"(?P<step>\d+) (?P<loss>\S+)"
@@ -311,6 +301,17 @@ def test_a_trial_counts_rows_below_a_header_as_a_log_does() -> None:
     assert table.examples[-1] == ("200,2.25", {"step": "200", "loss": "2.25"})
 
 
+def test_a_profiles_own_dialect_reads_rows_between_rules_in_a_log_and_in_a_trial() -> None:
+    own = user_dialects({"mine": r"[|] at (?P<step>\d+) [|] (?P<loss>[\d.]+)"})
+    lines = [b"-" * 30, b"| at 7 | 2.5 |", b"| at 8 | 2.25 |", b"-" * 30]
+    demux = Demux(dialects=(*own, *BUILT_IN))
+    demux.feed(None, b"\n".join(lines) + b"\n")
+    assert [(row.step, row.loss) for row in demux.snapshot().rows()] == [(8, 2.25)]
+    _, trials = try_dialects(lines, (*own, *BUILT_IN))
+    assert {trial.name: trial.matched for trial in trials if trial.matched} == demux.state.matched
+    assert demux.state.matched["mine"] == 2
+
+
 @pytest.mark.parametrize(
     "printed", ["0.125 s/it", "125 ms/step", "sec/batch: 0.125", "8 it/s", "8.0 steps per second"]
 )
@@ -343,7 +344,7 @@ def test_built_in_dialects_read_lines_without_their_prefix_in_a_trial_too() -> N
 
 
 def test_an_evaluation_row_without_an_ordinal_is_no_sample() -> None:
-    assert read("| Test Device=xla:1 Step=20 Epoch=1 Accuracy=71.20 Time=22:03:40").samples == 0
+    assert snapshot_of("| Test Device=xla:1 Step=20 Epoch=1 Accuracy=71.20 Time=22:03:40").samples == 0
 
 
 class TestSamplesOfSeveralLines:
@@ -355,11 +356,11 @@ class TestSamplesOfSeveralLines:
         assert (row.epoch, row.step, row.loss) == (2, 7, 1.5)
 
     def test_a_step_without_a_loss_is_no_sample(self) -> None:
-        assert read(self.HEAD.format(7)).samples == 0
-        assert read(self.LOSS.format(1.5)).samples == 0
+        assert snapshot_of(self.HEAD.format(7)).samples == 0
+        assert snapshot_of(self.LOSS.format(1.5)).samples == 0
 
     def test_the_next_step_takes_no_loss_from_the_previous_one(self) -> None:
-        printed = read(self.HEAD.format(7), self.LOSS.format(1.5), self.HEAD.format(8))
+        printed = snapshot_of(self.HEAD.format(7), self.LOSS.format(1.5), self.HEAD.format(8))
         assert (printed.samples, printed.rows()[0].step) == (1, 7)
 
     def test_workers_are_kept_apart(self) -> None:

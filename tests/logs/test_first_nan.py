@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logs.shapes import cut, training
+from tests.logs.shapes import DEMUXES, cut, training
 from tui.logs.demux import Demux
-from tui.logs.dialects.registry import LONGEST
+from tui.logs.dialects.dialect import LONGEST
 from tui.logs.saved_log import open_log
 from tui.logs.snapshot import Snapshot
 
@@ -29,7 +29,7 @@ def lines(printed: list[tuple[int, int, str]]) -> bytes:
 
 
 def read(data: bytes, *, fast: bool = True, places: list[int] | None = None, history: bool = True) -> Snapshot:
-    demux = Demux(fast=fast, history=history)
+    demux = DEMUXES[fast](history=history)
     for chunk in cut(data, places or []):
         demux.feed(0, chunk)
     demux.finish()

@@ -6,8 +6,9 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tui.logs.history.grouping import RowGroups
-from tui.logs.history.history import BUCKETS, MOST_ROWS, History
+from tui.logs.history.grid import BUCKETS
+from tui.logs.history.grouping import MOST_ROWS, RowGroups
+from tui.logs.history.history import History
 
 
 def filled(

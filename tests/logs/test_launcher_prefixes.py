@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.logs.shapes import training
+from tests.logs.shapes import DEMUXES, training
 from tui.logs.demux import Demux
 from tui.logs.saved_log import open_log
 
@@ -85,7 +85,7 @@ def test_tpu_vms_in_an_export_are_distinguished_by_their_worker_id(key: str) -> 
 def test_messages_of_an_export_are_read_without_their_escapes(
     message: str, expected: tuple[object, ...], fast: bool
 ) -> None:
-    demux = Demux(fast=fast)
+    demux = DEMUXES[fast]()
     demux.feed(None, f"{entry(message, pod='pod-7')}\n".encode())
     demux.finish()
     rows = [(row.address, row.epoch, row.step, row.loss) for row in demux.snapshot().rows()]

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from tests.logs.shapes import snapshot_of
 from tui.logs.demux import Demux
 from tui.logs.dialects.grammar.names_and_values import read_line
 
@@ -159,10 +160,7 @@ BLOCKS = [
 
 
 def rows_of(*lines: str) -> list[tuple[int | None, int | None, float | None]]:
-    demux = Demux()
-    demux.feed(None, "".join(f"{line}\n" for line in lines).encode())
-    demux.finish()
-    return [(row.epoch, row.step, row.loss) for row in demux.snapshot().rows()]
+    return [(row.epoch, row.step, row.loss) for row in snapshot_of(*lines).rows()]
 
 
 @pytest.mark.parametrize(("line", "epoch", "step", "loss"), READ)

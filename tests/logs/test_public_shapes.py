@@ -12,7 +12,7 @@ from tests.logs.public_carriers import CARRIERS, MORE_SECTIONS
 from tests.logs.public_logs import PUBLIC, PUBLIC_NONE
 from tests.logs.public_none import MISSED, STILL_NO_SAMPLES
 from tests.logs.public_shapes import CARRIED, NO_SAMPLES, SAMPLES, SECTIONS, Shape
-from tests.logs.shapes import cut
+from tests.logs.shapes import DEMUXES, cut
 from tui.logs.demux import Demux
 
 TRAINED = SAMPLES + [shape for shape in PUBLIC if all(worker is None for _core, worker, *_rest in shape.rows)]
@@ -27,7 +27,7 @@ def rows_of(demux: Demux) -> list[tuple[object, ...]]:
 
 
 def read(data: bytes, *, fast: bool = True) -> Demux:
-    demux = Demux(fast=fast)
+    demux = DEMUXES[fast]()
     demux.feed(None, data)
     demux.finish()
     return demux
@@ -125,7 +125,7 @@ def test_damaged_lines_are_read_equally_by_both_readers_and_break_nothing(
         data = data[:at] + put + data[at + gone :] or b"\n"
     states = []
     for fast in (False, True):
-        demux = Demux(fast=fast)
+        demux = DEMUXES[fast]()
         demux.feed(worker, data)
         demux.finish()
         rows = [row.to_json() for row in demux.snapshot().rows()]

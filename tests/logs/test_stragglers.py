@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.logs.shapes import cut, training
+from tests.logs.shapes import DEMUXES, cut, training
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
 from tui.logs.state.recent_rates import RecentRates
@@ -183,7 +183,7 @@ def test_pace_and_slowness_do_not_depend_on_how_the_bytes_are_cut(
     data = "".join(f"{line}\n" for line in lines).encode()
     snapshots = []
     for fast in (True, False):
-        demux = Demux(history=history, fast=fast)
+        demux = DEMUXES[fast](history=history)
         for chunk in cut(data, places):
             demux.feed(0, chunk)
         snapshots.append(demux.snapshot())

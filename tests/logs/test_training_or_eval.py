@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.logs.test_public_shapes import read
+from tests.logs.shapes import read_lines
 from tui.logs.demux import Demux
-
-
-def log(*lines: str, fast: bool = True) -> Demux:
-    return read("".join(f"{line}\n" for line in lines).encode(), fast=fast)
 
 
 def rows_of(demux: Demux) -> list[tuple[object, ...]]:
@@ -21,19 +17,19 @@ BOTH = ("Ep 1 (Step 20): Train loss 2.61, Val loss 2.67", "Ep 1 (Step 25): Train
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_a_job_that_prints_both_losses_and_nothing_else_is_read_from_its_first_row(fast: bool) -> None:
-    demux = log(*BOTH, fast=fast)
+    demux = read_lines(*BOTH, fast=fast)
     assert (rows_of(demux), demux.state.samples) == ([(1, 25, 1.16, None)], 2)
 
 
 def test_both_losses_between_steps_belong_to_an_evaluation() -> None:
     steps = [f"iter {step}: loss 2.{step}, time 91.2ms" for step in range(20, 30)]
-    demux = log(BOTH[0], *steps, BOTH[1], "step 30: train loss 1.1, val loss 1.2")
+    demux = read_lines(BOTH[0], *steps, BOTH[1], "step 30: train loss 1.1, val loss 1.2")
     assert (rows_of(demux)[0][1:3], demux.state.samples) == ((29, 2.29), len(steps))
 
 
 def test_a_single_row_with_both_losses_is_no_sample() -> None:
-    assert log(BOTH[0]).state.samples == 0
-    assert log(BOTH[0], BOTH[0]).state.samples == 0
+    assert read_lines(BOTH[0]).state.samples == 0
+    assert read_lines(BOTH[0], BOTH[0]).state.samples == 0
 
 
 DEEPSPEED = (
@@ -44,48 +40,48 @@ DEEPSPEED = (
 def test_deepspeeds_steps_count_for_a_job_that_prints_none() -> None:
     clock = "[2031-05-04 10:11:12,131] [INFO] [timer.py:215:stop] epoch=0/micro_step=60/global_step=30, "
     rates = "RunningAvgSamplesPerSec=7.25, CurrSamplesPerSec=8.5, MemAllocated=9.65GB, MaxMemAllocated=13.31GB"
-    demux = log(DEEPSPEED.format(10), DEEPSPEED.format(20), clock + rates)
+    demux = read_lines(DEEPSPEED.format(10), DEEPSPEED.format(20), clock + rates)
     assert rows_of(demux) == [(0, 30, None, 8.5)]
 
 
 def test_deepspeeds_steps_are_ignored_for_a_job_that_prints_its_own() -> None:
-    demux = log("step 40 loss 2.5", DEEPSPEED.format(10), "step 80 loss 2.25", DEEPSPEED.format(20))
+    demux = read_lines("step 40 loss 2.5", DEEPSPEED.format(10), "step 80 loss 2.25", DEEPSPEED.format(20))
     assert (rows_of(demux), demux.state.samples) == ([(None, 80, 2.25, None)], 2)
 
 
 def test_a_loss_printed_in_parts_is_not_added_up() -> None:
     parts = [f"epoch 3 | iter {step}/24 | d loss 7.5 | g loss 95.25 | 3000.5 frames/s" for step in (1, 2)]
-    assert rows_of(log(*parts)) == [(3, 2, None, 3000.5)]
-    assert rows_of(log(*parts, "epoch 3 | iter 3/24 | loss 102.75", *parts))[0][1:3] == (3, 102.75)
+    assert rows_of(read_lines(*parts)) == [(3, 2, None, 3000.5)]
+    assert rows_of(read_lines(*parts, "epoch 3 | iter 3/24 | loss 102.75", *parts))[0][1:3] == (3, 102.75)
 
 
 def test_two_losses_behind_one_name_are_not_combined() -> None:
     rows = [f"Minibatch: {step:04d} | Dis/Gen Cost:    1.125/0.875" for step in (1, 201)]
-    assert rows_of(log(*rows)) == [(None, 201, None, None)]
+    assert rows_of(read_lines(*rows)) == [(None, 201, None, None)]
 
 
 @pytest.mark.parametrize(
     "weights", ["step 10 loss_weight=0.5 loss_scale=2.5", "step 10 val loss: 0.5, best loss: 0.25"]
 )
 def test_weights_and_evaluations_are_no_parts_of_a_loss(weights: str) -> None:
-    assert log(weights, weights.replace("10", "20")).state.samples == 0
+    assert read_lines(weights, weights.replace("10", "20")).state.samples == 0
 
 
 def test_a_step_on_a_line_of_its_own_is_read_from_the_first_one() -> None:
-    demux = log("Step: 1", "Loss: 2.5", "Step: 2", "Loss: 2.25")
+    demux = read_lines("Step: 1", "Loss: 2.5", "Step: 2", "Loss: 2.25")
     assert (rows_of(demux), demux.state.samples) == ([(None, 2, 2.25, None)], 2)
 
 
 def test_the_first_plain_loss_below_an_epoch_is_the_training_loss() -> None:
     lines = ["Epoch 4/10", "a note", "Loss: 0.375", "Loss: 0.5"]
-    demux = log(*lines)
+    demux = read_lines(*lines)
     assert (rows_of(demux), demux.state.samples) == ([(4, None, 0.375, None)], 1)
-    assert log("Loss: 0.375").state.samples == 0
-    assert log("Epoch 4/10", "Validation:", "Loss: 0.375").state.samples == 0
+    assert read_lines("Loss: 0.375").state.samples == 0
+    assert read_lines("Epoch 4/10", "Validation:", "Loss: 0.375").state.samples == 0
 
 
 def test_an_epoch_may_have_its_duration_on_its_line() -> None:
-    assert rows_of(log("Epoch: 04 | Time: 1m 25s", "\tTrain Loss: 3.75 | Train PPL:  42.5")) == [
+    assert rows_of(read_lines("Epoch: 04 | Time: 1m 25s", "\tTrain Loss: 3.75 | Train PPL:  42.5")) == [
         (4, None, 3.75, None)
     ]
 
@@ -93,7 +89,9 @@ def test_an_epoch_may_have_its_duration_on_its_line() -> None:
 @pytest.mark.parametrize("fast", [True, False])
 def test_text_printed_after_a_progress_bar_is_a_line_of_its_own(fast: bool) -> None:
     bar = "Training Epoch 1:   0%|          | 0/79 [00:00<?, ?it/s]"
-    assert rows_of(log(f"{bar}Epoch: 2 | train_loss: 0.75 | test_loss: 0.8", fast=fast)) == [(2, None, 0.75, None)]
+    assert rows_of(read_lines(f"{bar}Epoch: 2 | train_loss: 0.75 | test_loss: 0.8", fast=fast)) == [
+        (2, None, 0.75, None)
+    ]
 
 
 def test_the_iteration_and_the_loss_in_rays_box_are_read() -> None:
@@ -109,7 +107,7 @@ def test_the_iteration_and_the_loss_in_rays_box_are_read() -> None:
     ]
     lines = [line.format(*values) for values in ((1, "2.500"), (2, "2.250")) for line in box[:4]]
     lines += [box[4].format(2), box[5], box[6].format("2.250"), box[7]]
-    assert rows_of(log(*lines)) == [(None, 2, 2.25, None)]
+    assert rows_of(read_lines(*lines)) == [(None, 2, 2.25, None)]
 
 
 def test_mlperfs_log_counts_samples() -> None:
@@ -117,8 +115,8 @@ def test_mlperfs_log_counts_samples() -> None:
         ':::MLLOG {"namespace": "", "time_ms": 1, "event_type": "POINT_IN_TIME", "key": "train_loss", "value": 5.5, '
         '"metadata": {"file": "train.py", "lineno": 21, "samples_count": 2048, "lr": 0.5}}'
     )
-    assert rows_of(log(line)) == [(None, 2048, 5.5, None)]
-    assert log(line.replace("train_loss", "eval_accuracy")).state.samples == 0
+    assert rows_of(read_lines(line)) == [(None, 2048, 5.5, None)]
+    assert read_lines(line.replace("train_loss", "eval_accuracy")).state.samples == 0
 
 
 @pytest.mark.parametrize(
@@ -136,48 +134,48 @@ def test_mlperfs_log_counts_samples() -> None:
     ],
 )  # fmt: skip
 def test_more_shapes(line: str, row: tuple[object, ...]) -> None:
-    assert rows_of(log(line)) == [row]
+    assert rows_of(read_lines(line)) == [row]
 
 
 @pytest.mark.parametrize("line", ["Epoch 3 | Train: 0.45 | Val: 0.40", "Epoch 3, Train: 94.5% | Validation: 85.5%"])
 def test_figures_that_may_be_accuracies_are_no_losses(line: str) -> None:
-    assert log(line).state.samples == 0
+    assert read_lines(line).state.samples == 0
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_losses_are_read_of_a_job_that_prints_neither_steps_nor_epochs(fast: bool) -> None:
-    demux = log("loss: 2.5 acc: 0.25", "loss: 2.25 acc: 0.5", "val loss: 2.75", "loss: 2.0 acc: 0.75", fast=fast)
+    demux = read_lines(
+        "loss: 2.5 acc: 0.25", "loss: 2.25 acc: 0.5", "val loss: 2.75", "loss: 2.0 acc: 0.75", fast=fast
+    )
     assert (rows_of(demux), demux.state.samples) == ([(None, None, 2.0, None)], 3)
 
 
 def test_cores_that_print_nothing_but_losses_are_kept_apart() -> None:
-    demux = log(*(f"[xla:{core}] train loss {loss}" for loss in (0.75, 0.5) for core in (0, 1)))
+    demux = read_lines(*(f"[xla:{core}] train loss {loss}" for loss in (0.75, 0.5) for core in (0, 1)))
     assert [(row.core, row.loss) for row in demux.snapshot().rows()] == [(0, 0.5), (1, 0.5)]
 
 
 @pytest.mark.parametrize(
     "lines",
-    [
-        ("step 40 loss 2.5", "step 80 loss 2.25"),
-        ("epoch 1 loss 2.5", "epoch 2 loss 2.25"),
-        ("Epoch 2", "loss 2.25"),
-    ],
+    [("step 40 loss 2.5", "step 80 loss 2.25"), ("epoch 1 loss 2.5", "epoch 2 loss 2.25"), ("Epoch 2", "loss 2.25")],
 )
 def test_a_loss_alone_is_no_sample_of_a_job_that_prints_steps_or_epochs(lines: tuple[str, ...]) -> None:
-    demux = log(*lines, "loss: 7.5", "loss: 7.75")
-    assert rows_of(demux) == rows_of(log(*lines))
+    demux = read_lines(*lines, "loss: 7.5", "loss: 7.75")
+    assert rows_of(demux) == rows_of(read_lines(*lines))
 
 
 def test_a_single_loss_may_be_a_result() -> None:
-    assert log("loss: 2.5").state.samples == 0
-    assert log("loss: 2.5", "step 40 loss 2.25", "loss: 2.75").state.samples == 1
+    assert read_lines("loss: 2.5").state.samples == 0
+    assert read_lines("loss: 2.5", "step 40 loss 2.25", "loss: 2.75").state.samples == 1
 
 
 def test_the_first_loss_below_an_evaluations_heading_is_the_evaluations() -> None:
-    demux = log("loss: 2.5", "loss: 2.25", "Validation:", "loss: 7.5")
+    demux = read_lines("loss: 2.5", "loss: 2.25", "Validation:", "loss: 7.5")
     assert rows_of(demux) == [(None, None, 2.25, None)]
-    assert rows_of(log("Validation:", "loss: 7.5", "Training:", "loss: 2.5", "loss: 2.25"))[0][2] == 2.25
+    assert rows_of(read_lines("Validation:", "loss: 7.5", "Training:", "loss: 2.5", "loss: 2.25"))[0][2] == 2.25
 
 
 def test_losses_of_steps_at_which_something_else_happened_are_no_samples() -> None:
-    assert log("Early stopping at step 12: loss 0.5", "Early stopping at step 24: loss 0.25").state.samples == 0
+    assert (
+        read_lines("Early stopping at step 12: loss 0.5", "Early stopping at step 24: loss 0.25").state.samples == 0
+    )

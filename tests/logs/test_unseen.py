@@ -19,7 +19,6 @@ MISSED = {
     "cptfm-train-val-without-the-word-loss",
     "crnn-start-epoch-heading-iter-loss-equals",
     "dlib-crfnn-epoch-line-and-bar",
-    "ezpz-test-dist-dt",
     "grpo-sentences",
     "hf-trainer-with-bar",
     "horovod-two-ranks-batch-heading-total-loss",

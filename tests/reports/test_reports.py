@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.logs.shapes import SAMPLE_LOG, training
-from tui.errors import UsageError
 from tui.logs.demux import Demux
+from tui.logs.log_time import WALL_TIME, format_time
 from tui.logs.saved_log import open_log
-from tui.logs.snapshot import WALL_TIME, format_time
 from tui.reports.curves import MOST_POINTS
 from tui.reports.data import to_document, write_csv, write_curves, write_json
 from tui.reports.facts import summary_of_log
@@ -23,10 +22,19 @@ from tui.reports.layout import sections
 from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerSummary, summarize
 from tui.reports.text import write_text
-from tui.reports.write import WRITERS, source_of_file, stem_of, uploaded_name, write_report
+from tui.reports.write import WRITERS, write_report
 from tui.runs.record.run_status import Restart
 
+EPOCH_END = "Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate="
 EVIL = "</td><script>alert(1)</script> | [x](javascript:y) `z` \x1b[31m*b* @all"
+
+
+def summary_of(*lines: str, facts: RunFacts | None = None, worker: int | None = 0) -> Summary:
+    """Return the summary of a run of one worker with these lines, or (without a worker) of a saved log."""
+    began = None if worker is None else 1000.0
+    demux = Demux(steps=True)
+    demux.feed(worker, "".join(f"{line}\n" for line in lines).encode(), now=began)
+    return summarize(facts or RunFacts("demo-1"), demux.snapshot(now=began))
 
 
 def failed_run(**changes: object) -> Summary:
@@ -49,9 +57,7 @@ def failed_run(**changes: object) -> Summary:
 
 
 def test_every_format_holds_the_time_that_the_job_waited_for_data(tmp_path: Path) -> None:
-    demux = Demux()
-    demux.feed(0, f"{training(core=0)}\nEpoch 1 waited for data 1.50 s, 7.5% of the time; longest\n".encode())
-    summary = summarize(RunFacts("demo-1", state="succeeded"), demux.snapshot())
+    summary = summary_of(training(core=0), "Epoch 1 waited for data 1.50 s, 7.5% of the time; longest")
     written = write_report(summary, ["md", "txt", "html", "json"], tmp_path)
     texts = {path.suffix: path.read_text() for path in written}
     for suffix in (".md", ".txt", ".html"):
@@ -60,9 +66,7 @@ def test_every_format_holds_the_time_that_the_job_waited_for_data(tmp_path: Path
 
 
 def test_the_rate_that_the_job_reports_at_its_end_is_an_average() -> None:
-    demux = Demux()
-    demux.feed(0, f"{training(core=0)}\nAvg. Global Rate: 812.50 examples per second\n".encode())
-    text = write_text(summarize(RunFacts("demo-1", state="succeeded"), demux.snapshot()))
+    text = write_text(summary_of(training(core=0), "Avg. Global Rate: 812.50 examples per second"))
     assert "Average rate, reported by the job: 812.50 examples/s." in text
 
 
@@ -84,11 +88,9 @@ class TestSummary:
         assert "Workers 3-4 were killed by signal KILL." in remarks
 
     def test_a_loss_that_is_nan_on_every_core_is_not_unknown(self) -> None:
-        demux = Demux()
-        demux.feed(0, f"{training(core=0, step=10, loss='nan')}\n".encode(), now=1000.0)
-        summary = summarize(RunFacts("nan"), demux.snapshot(now=1001.0))
+        summary = summary_of(training(core=0, step=10, loss="nan"))
         assert to_document(summary)["loss"] == {"median": "nan", "min": "nan", "max": "nan"}
-        assert summarize(RunFacts("none"), Demux().snapshot()).loss is None
+        assert summary_of().loss is None
 
     def test_has_the_duration_of_the_run(self) -> None:
         assert failed_run().seconds == 86_400 + 3723
@@ -100,32 +102,21 @@ class TestSummary:
 
     @pytest.mark.parametrize(("reported", "agree"), [("80.00", True), ("160.00", False)])
     def test_checks_that_the_rates_add_up(self, reported: str, agree: bool) -> None:
-        demux = Demux()
-        end = (
-            f"Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate={reported}"
-        )
-        lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), end]
-        demux.feed(None, "\n".join(lines).encode() + b"\n")
-        summary = summarize(RunFacts("x", is_run=False), demux.snapshot())
+        lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), EPOCH_END + reported]
+        summary = summary_of(*lines, facts=RunFacts("x", is_run=False), worker=None)
         assert summary.rate_check is not None
         assert summary.rate_check.agree is agree
         differ = "in epoch 1: 80.00 examples/s, but the job reports 160.00: the two differ."
         assert any(remark.endswith(differ) for remark in summary.remarks) is not agree
 
     def test_cores_are_called_missing_from_a_sum_of_rates_only_where_some_are(self) -> None:
-        demux = Demux()
-        end = "Epoch 1 train end 18:02:10, Epoch Time=0:00:28, Replica Train Samples=9, Reduced GlobalRate=160.00"
-        lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), end]
-        demux.feed(0, "\n".join(lines).encode() + b"\n")
+        lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), EPOCH_END + "160.00"]
         facts = RunFacts("x", state="succeeded", cores_expected=4, workers=(WorkerSummary(0),))
-        remarks = " ".join(summarize(facts, demux.snapshot()).remarks)
+        remarks = " ".join(summary_of(*lines, facts=facts).remarks)
         assert "but the job reports 160.00: the sum lacks cores 2-3, which printed no line." in remarks
 
     def test_the_place_of_a_loss_is_that_of_the_first_core_where_they_differ(self) -> None:
-        demux = Demux()
-        lines = [training(core=core, step=10 * core, loss="nan") for core in (2, 1)]
-        demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
-        remarks = summarize(RunFacts("x"), demux.snapshot(now=1001.0)).remarks
+        remarks = summary_of(*(training(core=core, step=10 * core, loss="nan") for core in (2, 1))).remarks
         assert (
             "Cores 1-2 (worker 0) have a loss that is not a finite number, the first, core 1, since epoch 1, step 10."
             in remarks
@@ -167,7 +158,7 @@ class TestSummary:
         assert [worker.hostname for worker in facts.workers][1] == "my-instance-group-n3q2"
 
     def test_an_empty_run_still_makes_every_report(self) -> None:
-        summary = summarize(RunFacts("empty", state="lost"), Demux().snapshot())
+        summary = summary_of(facts=RunFacts("empty", state="lost"))
         assert all(write(summary) for write in WRITERS.values())
 
 
@@ -179,10 +170,8 @@ class TestEveryFormat:
         assert "\x1b" not in text
 
     def test_a_core_with_problems_is_among_those_shown(self) -> None:
-        demux = Demux()
         lines = [training(core=core, loss="nan" if core == 200 else "1.00") for core in range(256)]
-        demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
-        text = write_text(summarize(RunFacts("demo"), demux.snapshot(now=1001.0)))
+        text = write_text(summary_of(*lines))
         cores = text[text.index("128 of 256, cores with problems first") :].splitlines()[3:]
         assert [int(row.split()[0]) for row in cores[:3]] == [200, 0, 1]
 
@@ -247,11 +236,9 @@ class TestEveryFormat:
         assert "table" in seen
 
     def test_a_curve_is_not_drawn_where_the_loss_was_no_number(self) -> None:
-        demux = Demux()
         losses = [*["2.00"] * 4, *["nan"] * 4, "1.00", "nan", *["0.50"] * 3]
         lines = [training(core=0, step=step, loss=loss, rate="9.00") for step, loss in enumerate(losses)]
-        demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
-        page = write_html(summarize(RunFacts("demo"), demux.snapshot(now=1001.0)))
+        page = write_html(summary_of(*lines))
         [loss, rate] = re.findall(r'class="curve" d="([^"]*)"', page)
         assert [len(stretch.split(" L")) for stretch in loss.split("M")[1:]] == [4, 1, 3]
         assert rate.count("M") == 1
@@ -268,7 +255,6 @@ class TestEveryFormat:
         assert [row["core"] for row in rows] == ["0", "1", "3"]
         assert rows[2]["loss"] == "nan"
         assert rows[0]["address"] == "10.0.0.1"
-        assert "warning" not in rows[0]
         assert "warning" not in rows[0]
 
     def test_csv_and_json_hold_each_cores_curve_with_its_own_steps(self) -> None:
@@ -293,10 +279,9 @@ class TestEveryFormat:
         assert json.loads(write_json(summary)) == to_document(summary)
 
     def test_curves_of_a_log_without_dates_have_no_time_and_a_nan_is_named(self) -> None:
-        demux = Demux(steps=True)
         lines = [training(3, step, "nan" if step > 5 else "2.00000", clock=f"10:00:{step:02}") for step in range(9)]
-        demux.feed(None, "\n".join(lines).encode() + b"\n")
-        curve = to_document(summarize(RunFacts("x", is_run=False), demux.snapshot()))["curves"]["3"]
+        summary = summary_of(*lines, facts=RunFacts("x", is_run=False), worker=None)
+        curve = to_document(summary)["curves"]["3"]
         assert curve["step"] == list(range(9))
         assert curve["loss"] == [2.0] * 6 + ["nan"] * 3
         assert curve["time"] == [None] * 9
@@ -321,88 +306,6 @@ class TestEveryFormat:
         assert {(curve.points["step"][0], curve.points["step"][-1]) for curve in curves} == {(0, 23)}
 
 
-FORMATS = sorted(WRITERS)
-
-
-class TestFiles:
-    def test_are_written_privately_by_format(self, tmp_path: Path) -> None:
-        paths = write_report(failed_run(), ["md", "json", "md"], tmp_path / "out")
-        assert [path.name for path in paths] == ["report.md", "report.json"]
-        assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
-        assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json", "report.md"]
-
-    def test_an_unknown_format_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="no such report format: pdf"):
-            write_report(failed_run(), ["pdf"], tmp_path)
-
-    def test_a_place_that_cannot_be_written_is_reported(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_text("")
-        with pytest.raises(UsageError, match=r"cannot write .*file/report.md: .*file is not a directory"):
-            write_report(failed_run(), ["md"], tmp_path / "file")
-
-    def test_a_file_that_cannot_be_put_in_place_is_not_left_behind(self, tmp_path: Path) -> None:
-        (tmp_path / "report.md").mkdir()
-        with pytest.raises(UsageError, match="cannot write") as error:
-            write_report(failed_run(), ["md"], tmp_path)
-        assert "--out DIR" in error.value.remedy
-        assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
-
-
-class TestPlaces:
-    """Tests of reports outside the run's directory: they have the run's name and replace nothing of another run."""
-
-    def test_csv_is_two_tables(self, tmp_path: Path) -> None:
-        assert [path.name for path in write_report(failed_run(), ["csv"], tmp_path)] == ["cores.csv", "curves.csv"]
-        names = ["demo-1.cores.csv", "demo-1.curves.csv", "demo-1.md"]
-        assert [path.name for path in write_report(failed_run(), ["csv", "md"], tmp_path, stem="demo-1")] == names
-
-    def test_a_file_has_the_runs_name_in_a_bucket_regardless_of_its_local_name(self, tmp_path: Path) -> None:
-        own = write_report(failed_run(), FORMATS, tmp_path / "own")
-        named = write_report(failed_run(), FORMATS, tmp_path / "out", stem="demo-1")
-        assert [uploaded_name(path.name, "demo-1") for path in own] == [path.name for path in named]
-        assert [uploaded_name(path.name, "demo-1") for path in named] == [path.name for path in named]
-
-    def test_the_report_of_the_same_run_is_replaced(self, tmp_path: Path) -> None:
-        for state in ("failed", "stopped"):
-            paths = write_report(failed_run(state=state), FORMATS, tmp_path, stem="demo-1")
-        assert "stopped" in (tmp_path / "demo-1.json").read_text()
-        assert sorted(tmp_path.iterdir()) == sorted(paths)
-
-    @pytest.mark.parametrize("name", FORMATS)
-    def test_another_runs_report_is_replaced_by_force_only(self, name: str, tmp_path: Path) -> None:
-        paths = write_report(failed_run(source="out.log:aaaa"), [name], tmp_path, stem="out.log")
-        before = [path.read_bytes() for path in paths]
-        with pytest.raises(UsageError, match=r"refusing to replace .*: it is a report of out\.log:aaaa") as error:
-            write_report(failed_run(source="out.log:bbbb"), [name], tmp_path, stem="out.log")
-        assert "--force" in error.value.remedy
-        assert [path.read_bytes() for path in paths] == before
-        write_report(failed_run(source="out.log:bbbb"), [name], tmp_path, stem="out.log", force=True)
-        assert all(source_of_file(path) == "out.log:bbbb" for path in paths)
-
-    @pytest.mark.parametrize("name", FORMATS)
-    def test_a_file_that_is_no_report_is_not_replaced(self, name: str, tmp_path: Path) -> None:
-        place = write_report(failed_run(), [name], tmp_path, stem="demo-1")[-1].name
-        for path in tmp_path.iterdir():
-            path.unlink()
-        (tmp_path / place).write_text("my own notes\nof that run\n")
-        with pytest.raises(UsageError, match="it is not a report of this run or log"):
-            write_report(failed_run(), ["html", name], tmp_path, stem="demo-1")
-        assert [path.name for path in tmp_path.iterdir()] == [place], "nothing is written unless every file can be"
-
-    def test_tables_without_rows_and_empty_files_are_replaced(self, tmp_path: Path) -> None:
-        empty = summarize(RunFacts("demo-1", state="lost"), Demux().snapshot())
-        write_report(empty, ["csv"], tmp_path, stem="demo-1")
-        (tmp_path / "demo-1.md").touch()
-        write_report(failed_run(), ["csv", "md"], tmp_path, stem="demo-1")
-        assert len((tmp_path / "demo-1.cores.csv").read_text().splitlines()) == 4
-
-    @pytest.mark.parametrize(
-        ("title", "stem"), [("demo-1", "demo-1"), ("my log.txt", "my-log.txt"), ("../..", "report"), ("=x|y", "x-y")]
-    )
-    def test_a_file_is_named_after_its_run_or_log(self, title: str, stem: str) -> None:
-        assert stem_of(title) == stem
-
-
 @pytest.mark.parametrize(
     ("low", "high", "ticks", "decimals"),
     [
@@ -422,10 +325,8 @@ def test_ticks_are_round_numbers_around_the_figures(
 
 
 def test_a_chart_names_points_along_its_axis_and_a_nan_is_red() -> None:
-    demux = Demux()
     lines = [training(core=core, step=step, loss="nan" if core else "2.00") for step in range(7) for core in (0, 1)]
-    demux.feed(0, "\n".join(lines).encode() + b"\n", now=1000.0)
-    page = write_html(summarize(RunFacts("demo"), demux.snapshot(now=1001.0)))
+    page = write_html(summary_of(*lines))
     labels = re.findall(r'<text[^>]*y="214"[^>]*>([^<]*)</text>', page)
     assert [label.rpartition(" ")[2] for label in labels[:4]] == ["0", "2", "4", "6"]
     assert '<td class="right bad">nan</td>' in page

@@ -22,7 +22,7 @@ _SYMPTOM_REMEDIES = {
     "EXECUTE_TIMED_OUT": "look for a worker that stopped; a stuck collective waits for it",
     "MESH_BUILD_FAIL": "check ports 8476 and 8477 between the workers, then launch again",
     "PROJECT_ABUSE": "Google suspects misuse of the project: see its messages in the Cloud console",
-    "PREEMPTED": "wait: the group makes the VM again as soon as there is capacity",
+    "PREEMPTED": "wait: the group recreates the VM as soon as there is capacity",
     "RECREATING": "wait until the group has recreated the VM, then launch again",
 }
 """Remedies by symptom type (Cloud TPU API v2, Symptom.SymptomType), and by the state of a VM of an instance group."""

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import SLICE, given
+from tui.commands.parser.argument_types import DRY_RUN, SLICE, given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
@@ -32,7 +32,7 @@ def add_command(commands: Commands) -> None:
     delete.add_argument("--yes", action="store_true", help="do not ask for the name of a bucket that tpu-tui created")
     delete.set_defaults(run=delete_bucket)
     for parser in buckets.commands.values():
-        parser.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+        parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
         parser.set_defaults(changes=True)
 
 

@@ -117,11 +117,7 @@ def _print_finding(finding: CheckFinding, columns: int, out: Output, *, with_rem
     prefix = f"{finding.where}: " if finding.where and finding.detail else finding.where
     text = f"{finding.check:<12} {prefix}{finding.detail}"
     lines = textwrap.wrap(
-        text,
-        max(columns - _INDENT, 20),
-        subsequent_indent=" " * 13,
-        break_long_words=False,
-        break_on_hyphens=False,
+        text, max(columns - _INDENT, 20), subsequent_indent=" " * 13, break_long_words=False, break_on_hyphens=False
     )
     for index, line in enumerate(lines):
         out.text(f"{_WORDS[finding.status] if not index else '':<{_INDENT}}{line}")

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    dialect = commands.add(
-        "dialect",
-        help="test which lines of a log each dialect (log format) understands",
-    )
+    dialect = commands.add("dialect", help="test which lines of a log each dialect (log format) understands")
     test = commands.actions_of(dialect).add(
         "test",
         help="count the lines of a log that each dialect understands",

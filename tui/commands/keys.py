@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import SLICE
+from tui.commands.parser.argument_types import DRY_RUN, SLICE
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import confirm
@@ -27,7 +27,7 @@ def add_command(commands: Commands) -> None:
     )
     add.add_argument("slice", metavar="SLICE", help=SLICE)
     add.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-    add.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+    add.add_argument("--dry-run", action="store_true", help=DRY_RUN)
     add.set_defaults(run=add_key, changes=True)
 
 

@@ -30,13 +30,7 @@ def add_machine_options(parser: Parser) -> None:
     add("--tags", metavar="TAG,…", type=items, help="network tags, for firewall rules")
     add("--labels", metavar="K=V,…", type=pairs, action="append", help="labels; created-by=tpu-tui is added")
     add("--metadata", metavar="K=V,…", type=pairs, action="append", help="metadata of the workers")
-    add(
-        "--metadata-from-file",
-        metavar="K=FILE,…",
-        type=pairs,
-        action="append",
-        help="metadata from files",
-    )
+    add("--metadata-from-file", metavar="K=FILE,…", type=pairs, action="append", help="metadata from files")
     add("--startup-script", metavar="FILE", type=file, help="script that every worker runs when it starts")
     add(
         "--startup-timeout",

@@ -30,10 +30,7 @@ def add_command(commands: Commands) -> None:
         help="repeatable (default: md); csv writes cores and curves",
     )
     report.add_argument(
-        "--out",
-        type=directory,
-        metavar="DIR",
-        help="where to write (default: the run's directory, or here)",
+        "--out", type=directory, metavar="DIR", help="where to write (default: the run's directory, or here)"
     )
     report.add_argument("--logs", action="store_true", help="also each worker's log, as text, byte for byte")
     report.add_argument("--force", action="store_true", help="also replace reports of other runs and logs")

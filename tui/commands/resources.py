@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import given
+from tui.commands.parser.argument_types import DRY_RUN, given
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import ask, require_terminal
@@ -52,7 +52,7 @@ def add_command(commands: Commands) -> None:
         help="all that tpu-tui made and nothing uses: no live run, no slice, no stored object",
     )
     delete.add_argument("--yes", action="store_true", help="do not ask for the names")
-    delete.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+    delete.add_argument("--dry-run", action="store_true", help=DRY_RUN)
     delete.set_defaults(run=delete_resources, changes=True, many="names")
 
 

@@ -33,10 +33,7 @@ def add_command(commands: Commands) -> None:
         "the consoles cannot change anything.",
     )
     serve.add_argument(
-        "--port",
-        type=_port,
-        default=DEFAULT_PORT,
-        help=f"port, 0 for a free one (default: {DEFAULT_PORT})",
+        "--port", type=_port, default=DEFAULT_PORT, help=f"port, 0 for a free one (default: {DEFAULT_PORT})"
     )
     serve.set_defaults(run_blocking=serve_console)
 

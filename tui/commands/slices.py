@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import SLICE
+from tui.commands.parser.argument_types import DRY_RUN, SLICE
 from tui.commands.parser.commands import Commands
 from tui.commands.parser.shell_completion import remember_offers, remember_slices
 from tui.commands.slices_create import add_create
@@ -43,7 +43,7 @@ def add_command(commands: Commands) -> None:
         parser = actions.add(action, help=text)
         parser.add_argument("slice", metavar="SLICE", help=SLICE)
         parser.add_argument("--yes", action="store_true", help=_YES[action])
-        parser.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+        parser.add_argument("--dry-run", action="store_true", help=DRY_RUN)
         parser.set_defaults(run=change_slice, changes=True)
     delete = slices.commands["delete"]
     delete.add_argument("--queued", action="store_true", help="SLICE is the name of a queued resource: delete that")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from tui.commands.parser.argument_types import DRY_RUN
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import confirm_by_name
@@ -25,7 +26,7 @@ def add_queue_actions(actions: Commands) -> None:
     reset = actions.add("reset", help="put a queued resource back into the queue; asks for its name")
     reset.add_argument("request", metavar="NAME", help=QUEUED_REQUEST)
     reset.add_argument("--yes", action="store_true", help="do not ask for the name")
-    reset.add_argument("--dry-run", action="store_true", help="show what would be done, without doing it")
+    reset.add_argument("--dry-run", action="store_true", help=DRY_RUN)
     reset.set_defaults(run=reset_queued, changes=True)
 
 

@@ -96,11 +96,7 @@ def _unreachable(status: RunStatus) -> str | None:
 
 
 def _print_status(
-    document: dict[str, Any],
-    status: RunStatus,
-    attended: str,
-    directory: RunDirectory,
-    out: Output,
+    document: dict[str, Any], status: RunStatus, attended: str, directory: RunDirectory, out: Output
 ) -> None:
     from tui.reports.rates import rate_in_words
 

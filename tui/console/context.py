@@ -57,13 +57,7 @@ class ConsoleContext(Protocol):
     def action_show_help(self) -> None:
         """Show every key of the screen."""
 
-    def notify(
-        self,
-        message: str,
-        *,
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-    ) -> None:
+    def notify(self, message: str, *, severity: SeverityLevel = "information", timeout: float | None = None) -> None:
         """Show a message for some seconds. It may have remote text in it."""
 
     def push_screen(self, screen: Any, callback: Callable[[Any], None] | None = None) -> Any:

@@ -145,11 +145,6 @@ class ResourcesRequested(Intent):
 
 
 @dataclass(frozen=True)
-class ResourcesRefreshRequested(Intent):
-    """List the resources at once."""
-
-
-@dataclass(frozen=True)
 class ResourcesClosed(Intent):
     """Leave the screen of resources."""
 

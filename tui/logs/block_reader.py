@@ -8,7 +8,8 @@ from functools import cached_property, partial
 
 from tui.logs._compat_numpy import np
 from tui.logs.attribution.xla_dist_prefix import PREFIX
-from tui.logs.dialects.registry import TRAINING, Dialect
+from tui.logs.dialects.dialect import Dialect
+from tui.logs.dialects.registry import TRAINING
 from tui.logs.files.block_buffer import BLOCK, BlockBuffer
 from tui.logs.files.line_assembler import Bytes, Stream
 from tui.logs.hint_search import HintFinder, hint_finder_for

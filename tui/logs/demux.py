@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from tui.errors import UsageError
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.block_reader import BlockReader
-from tui.logs.dialects.dialect import LONGEST, slow_dialect_error
+from tui.logs.dialects.dialect import LONGEST, Dialect, slow_dialect_error
 from tui.logs.dialects.matcher import Matcher
-from tui.logs.dialects.registry import BUILT_IN, TRAINING, Dialect
+from tui.logs.dialects.registry import BUILT_IN, TRAINING
 from tui.logs.files.line_assembler import Bytes, LogPiece, Stream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.snapshot import Snapshot
@@ -24,7 +24,7 @@ class Demux:
 
     `dialects` are tried in order, a user's first; `addresses` are those of known workers; `xla_dist` says that short
     prefixes can be trusted. Without `history` no series are kept; with `steps` each point of them has its step.
-    Without `fast` every line is read alone. The samples do not depend on how each worker's bytes are cut into chunks.
+    The samples do not depend on how each worker's bytes are cut into chunks.
     """
 
     def __init__(
@@ -36,17 +36,15 @@ class Demux:
         history: bool = True,
         steps: bool = False,
         xla_dist: bool = False,
-        fast: bool = True,
     ) -> None:
         limits = CoreThresholds.from_settings(thresholds or {})
         table = CoreTable(history=history, steps=steps, recent=int(limits.slow_samples))
         self.state = DemuxState(limits, table)
-        is_torch_xla = TRAINING in dialects
         self._dialects = tuple(dialects)
+        self._is_torch_xla = TRAINING in dialects
         self._matcher = Matcher(self.state, dialects)
-        self._lines = SingleLineReader(self.state, self._matcher, is_torch_xla=is_torch_xla)
+        self._lines = SingleLineReader(self.state, self._matcher, is_torch_xla=self._is_torch_xla)
         self._blocks = BlockReader(self.state, self._lines, dialects)
-        self._reads_blocks = fast and is_torch_xla
         self._addresses = dict(addresses or {})
         self._xla_dist = xla_dist
         self._streams: dict[int | None, Stream] = {}
@@ -56,7 +54,7 @@ class Demux:
     @property
     def reads_blocks(self) -> bool:
         """Return whether blocks of lines are read together; otherwise every line is read alone."""
-        return self._reads_blocks and not self._lines.needs_every_line
+        return self._is_torch_xla and not self._lines.needs_every_line
 
     @property
     def dialect_error(self) -> UsageError | None:

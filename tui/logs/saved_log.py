@@ -20,7 +20,7 @@ from tui.logs.files.summary_cache import LogSummary, SummaryCache, sort_rows
 
 if TYPE_CHECKING:
     from tui.logs.demux import Demux
-    from tui.logs.dialects.registry import Dialect
+    from tui.logs.dialects.dialect import Dialect
     from tui.logs.snapshot import Snapshot
 
 
@@ -89,11 +89,7 @@ class SavedLog:
         from tui.logs.demux import Demux
 
         demux = Demux(
-            dialects=self.dialects,
-            thresholds=self.thresholds,
-            xla_dist=self.xla_dist,
-            history=history,
-            steps=steps,
+            dialects=self.dialects, thresholds=self.thresholds, xla_dist=self.xla_dist, history=history, steps=steps
         )
         try:
             for block in self._buffered_blocks() if self.packing is None else self.blocks():

@@ -10,13 +10,13 @@ from tui.logs.attribution.host_sections import Sections
 from tui.logs.attribution.launcher_prefixes import label_of, read_launcher_prefix
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.attribution.xla_dist_prefix import Prefix, read_prefix
+from tui.logs.core_row import UNKNOWN
 from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import LONGEST
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import TRAINING
 from tui.logs.files.line_assembler import Stream
 from tui.logs.files.lines import segments_of, without_escapes
-from tui.logs.snapshot import UNKNOWN
 from tui.logs.state.demux_state import MOST_SOURCES, DemuxState
 
 _NAN = float("nan")

@@ -20,44 +20,14 @@ from tui.logs.core_row import (
     FirstNan,
     Spread,
     WorkerFacts,
-    json_figure,
-    json_number,
     optional_int,
 )
-from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME, format_time
+from tui.logs.log_time import format_time
 from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
 from tui.text.numbers import significant
 
 if TYPE_CHECKING:
     from tui.logs.history.history import History
-
-
-__all__ = [
-    "COLUMNS",
-    "HAS_GLOBAL_RATE",
-    "HAS_LOSS",
-    "HAS_RATE",
-    "LOG_TIME",
-    "NO_TIME",
-    "SORT_KEYS",
-    "UNKNOWN",
-    "WALL_TIME",
-    "CoreRow",
-    "CoreState",
-    "EpochSummary",
-    "FirstNan",
-    "FirstNanColumns",
-    "Floats",
-    "Ints",
-    "Snapshot",
-    "Spread",
-    "WorkerFacts",
-    "format_time",
-    "frozen",
-    "json_figure",
-    "json_number",
-    "optional_int",
-]
 
 SORT_KEYS = ("core", "worker", "epoch", "step", "loss", "rate", "lag")
 

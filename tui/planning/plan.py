@@ -190,10 +190,7 @@ def _batch_warnings(global_batch: int, lr: float | None) -> list[str]:
 def _notes(
     old: Accelerator, new: Accelerator, lr: float | None, scaled_lr: float | None, warm_up: float | None
 ) -> list[str]:
-    notes = [
-        f"{old.name}: {_shape(old)}; {new.name}: {_shape(new)}",
-        "the number of epochs stays the same",
-    ]
+    notes = [f"{old.name}: {_shape(old)}; {new.name}: {_shape(new)}", "the number of epochs stays the same"]
     if lr is not None and scaled_lr is not None:
         notes.append("the learning rate by the linear rule is a starting point, not a result")
         if warm_up is not None:

@@ -119,7 +119,7 @@ def group_remedy(slice_: Slice) -> str:
         command = shlex.join(["tpu-tui", "slices", action, f"{slice_.zone}/{slice_.tpu_node}"])
         return command if action == "start" else f"{command}, then create the TPU Node again"
     if slice_.state == "PREEMPTED":
-        return "wait: the group makes the VM again as soon as there is capacity"
+        return "wait: the group recreates the VM as soon as there is capacity"
     return shlex.join(["gcloud", "compute", "instances", "start", *names, f"--zone={slice_.zone}"])
 
 

@@ -12,7 +12,7 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
-from tui.logs.snapshot import Spread, json_figure
+from tui.logs.core_row import Spread, json_figure
 from tui.reports.layout import number
 from tui.reports.rates import rate_over_run
 from tui.reports.summary import Summary

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from tui.logs.snapshot import HAS_LOSS, HAS_RATE, Snapshot, format_time, json_number, optional_int
+from tui.logs.core_row import HAS_LOSS, HAS_RATE, json_number, optional_int
+from tui.logs.log_time import format_time
+from tui.logs.snapshot import Snapshot
 from tui.text.numbers import significant
 
 MOST_POINTS = 1 << 18

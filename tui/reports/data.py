@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tui.logs.snapshot import CoreRow, json_figure, json_number
+from tui.logs.core_row import CoreRow, json_figure, json_number
 from tui.pod.run import rehearses
 from tui.reports.curves import POINT_COLUMNS
 from tui.reports.layout import REPORT_OF, report_of, warning

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tui.logs.snapshot import CoreState, Snapshot, json_figure
+from tui.logs.core_row import json_figure
+from tui.logs.snapshot import CoreState, Snapshot
 from tui.logs.state.straggler_cost import straggler_costs
 from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
 from tui.text.printable import count_noun

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tui.logs.snapshot import Snapshot, json_figure
+from tui.logs.core_row import json_figure
+from tui.logs.snapshot import Snapshot
 from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.reports.findings import findings_of_run, open_cores, straggler_rows
 from tui.reports.summary import loss_spread

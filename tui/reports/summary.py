@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from tui.logs.snapshot import CoreRow, CoreState, EpochSummary, Snapshot, Spread, json_figure
+from tui.logs.core_row import CoreRow, EpochSummary, Spread, json_figure
+from tui.logs.snapshot import CoreState, Snapshot
 from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.pod.accelerator import parse
 from tui.pod.run import LAST_WORDS, RunState

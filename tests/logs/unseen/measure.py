@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tui.logs.core_row import CoreRow
 from tui.logs.saved_log import open_log
-from tui.logs.snapshot import CoreRow, Snapshot
+from tui.logs.snapshot import Snapshot
 from tui.logs.state.rate_kinds import RateKind
 
 if sys.version_info >= (3, 11):

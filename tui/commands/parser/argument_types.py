@@ -22,6 +22,7 @@ SLICE = "a slice: NAME, or ZONE/NAME if the name is not unique"
 RUN = "a run: its ID, a unique part of it, `last`, or its directory"
 FILE = "a log file (compressed is fine), `-` for stdin, or gs://BUCKET/OBJECT"
 LOG = f"{RUN}; or {FILE}"
+DRY_RUN = "show what would be done, without doing it"
 """Help texts of arguments that many commands take."""
 
 

@@ -77,8 +77,6 @@ class Actions:
                 self._context.push_screen(EquivalentsDialog(make_command_rows(commands)))
             case intents.ResourcesRequested():
                 self.resources.open()
-            case intents.ResourcesRefreshRequested():
-                self.resources.refresh()
             case intents.ResourcesClosed():
                 self.resources.close()
             case intents.ResourceDeletionRequested(resource):

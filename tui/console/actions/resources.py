@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from tui.console.data.ongoing_work import ChangeProgress
-from tui.console.data.resources import RESOURCES, ResourcePoller
-from tui.console.data.tasks import to_problem
+from tui.console.actions.slices import begin_change
+from tui.console.data.pollers import RESOURCES
 from tui.console.screens.resource_deletion import ResourceDeletionDialog
 from tui.console.screens.resources import ActingResourcesScreen, ResourcesScreen
 from tui.pod.resources import SLICE, CloudResource, describe_effect
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
+    from tui.console.data.ongoing_work import ChangeProgress
+    from tui.errors import TpuTuiError
 
 NO_RESOURCE = "No resource selected"
 
@@ -22,24 +24,16 @@ class ResourceActions:
 
     def __init__(self, context: ConsoleContext) -> None:
         self._context = context
-        self._poller: ResourcePoller | None = None
 
     def open(self) -> None:
         """Show the screen and begin to list."""
         context = self._context
-        self._poller = ResourcePoller(context.operator, context.store)
-        context.tasks.start(RESOURCES.name, self._poller.run(), context.show_error)
+        context.tasks.start(RESOURCES.name, context.pollers.list_resources(), context.show_error)
         context.push_screen(ResourcesScreen() if context.read_only else ActingResourcesScreen())
-
-    def refresh(self) -> None:
-        """List the resources now, if the screen is open."""
-        if self._poller is not None:
-            self._poller.refresh()
 
     def close(self) -> None:
         """Leave the screen. Deletions continue."""
         self._context.tasks.cancel(RESOURCES.name)
-        self._poller = None
         self._context.pop_screen()
 
     def delete(self, resource: CloudResource | None) -> None:
@@ -48,40 +42,28 @@ class ResourceActions:
         if resource is None:
             context.notify(NO_RESOURCE, timeout=3)
             return
-        progress = context.ongoing.changes.get(_key(resource))
+        path = resource.path if resource.kind == SLICE else resource.ref  # a slice's is that of the pod screen, too
+        progress = context.ongoing.changes.get(path)
         if progress is not None and progress.action != "delete":
             context.notify(f"{progress.action} of {resource.ref} is in progress", timeout=4)
             return
         resources = context.store.get(RESOURCES).value or ()
         effect = describe_effect([resource], resources)[0]
-        context.push_screen(ResourceDeletionDialog(resource, effect, lambda: self._begin(resource), progress))
 
-    def _begin(self, resource: CloudResource) -> ChangeProgress:
-        context = self._context
-        progress = context.ongoing.changes[_key(resource)] = ChangeProgress("delete")
-        context.tasks.start(f"delete {resource.ref}", self._delete(resource, progress))
-        return progress
+        def begin() -> ChangeProgress:
+            return begin_change(context, "delete", resource.ref, self._delete(resource), path=path)
 
-    async def _delete(self, resource: CloudResource, progress: ChangeProgress) -> None:
-        context = self._context
+        context.push_screen(ResourceDeletionDialog(resource, effect, begin, progress))
+
+    async def _delete(self, resource: CloudResource) -> AsyncIterator[str]:
+        """Delete a resource and yield each step. Raises the problem that prevented it."""
+        problem: TpuTuiError | None = None
         try:
-            async for step in context.operator.resources.delete([resource]):
+            async for step in self._context.operator.resources.delete([resource]):
                 if step.text:
-                    progress.lines.append(step.text)
-                progress.problem = step.problem or progress.problem
-        except Exception as error:
-            progress.problem = to_problem(error, f"delete {resource.ref}")
+                    yield step.text
+                problem = step.problem or problem
         finally:
-            progress.done = True
-            context.ongoing.changes.pop(_key(resource), None)
-        if progress.problem is not None:
-            context.show_error(progress.problem)
-        else:
-            context.notify(f"{resource.ref} is deleted", timeout=6)
-        self.refresh()
-        context.pollers.refresh()
-
-
-def _key(resource: CloudResource) -> str:
-    """Return the key of a deletion in progress, the same as on the screen of slices."""
-    return resource.path if resource.kind == SLICE else resource.ref
+            self._context.pollers.refresh_resources()
+        if problem is not None:
+            raise problem

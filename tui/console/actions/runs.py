@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
     from tui.console.context import ConsoleContext
-    from tui.logs.dialects.registry import Dialect
+    from tui.logs.dialects.dialect import Dialect
     from tui.logs.saved_log import SavedLog
     from tui.operator import RunDirectory, RunStatus
 

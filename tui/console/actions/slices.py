@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from tui.console.data.ongoing_work import ChangeProgress
@@ -66,26 +67,34 @@ class SliceActions:
             for status in context.store.get(RUNS).value or ()
             if status.run.slice == slice_.name and status.run.zone in (None, slice_.zone) and not status.state.is_over
         ]
-        context.push_screen(dialog(slice_, live, lambda: self._start_change(slice_, action), progress))
 
-    def _start_change(self, slice_: Slice, action: str) -> ChangeProgress:
-        context = self._context
-        progress = context.ongoing.changes[slice_.path] = ChangeProgress(action)
-        context.tasks.start(f"{action} {slice_.path}", self._change(slice_, progress))
-        return progress
+        def begin() -> ChangeProgress:
+            return begin_change(context, action, slice_.path, context.operator.slices.change(slice_, action))
 
-    async def _change(self, slice_: Slice, progress: ChangeProgress) -> None:
-        context = self._context
+        context.push_screen(dialog(slice_, live, begin, progress))
+
+
+def begin_change(
+    context: ConsoleContext, action: str, name: str, steps: AsyncIterator[str], *, path: str = ""
+) -> ChangeProgress:
+    """Begin to start, stop or delete `name`; return the progress, which is listed under `path` meanwhile."""
+    path = path or name
+    progress = context.ongoing.changes[path] = ChangeProgress(action)
+
+    async def follow() -> None:
         try:
-            async for line in context.operator.slices.change(slice_, progress.action):
+            async for line in steps:
                 progress.lines.append(line)
-            if progress.action == "delete":
-                context.ongoing.creations.pop(slice_.path, None)
-            context.notify(f"{slice_.path} is {DONE[progress.action]}", timeout=6)
+            if action == "delete":
+                context.ongoing.creations.pop(path, None)
+            context.notify(f"{name} is {DONE[action]}", timeout=6)
         except Exception as error:
-            progress.problem = to_problem(error, f"{progress.action} {slice_.path}")
+            progress.problem = to_problem(error, f"{action} {name}")
             context.show_error(progress.problem)
         finally:
             progress.done = True
-            context.ongoing.changes.pop(slice_.path, None)
+            context.ongoing.changes.pop(path, None)
             context.pollers.refresh()
+
+    context.tasks.start(f"{action} {name}", follow())
+    return progress

@@ -1,4 +1,4 @@
-"""The sources of the pod screen's data: loops and tasks that write to the store."""
+"""The sources of what the screens of the pod and of its resources show: loops and tasks that write to the store."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from tui.text.printable import count_noun
 if TYPE_CHECKING:
     from tui.operator import CheckRow, LatestFigures, Operator, RunStatus
     from tui.pod.creation.zone_offer import ZoneOffer
+    from tui.pod.resources import CloudResource
     from tui.pod.worker import Worker
 
 SLICES: DataSource[tuple[Slice, ...]] = DataSource("slices")
 OFFERS: DataSource[tuple[ZoneOffer, ...]] = DataSource("offers")
 """What the configured zones offer; empty until the form that creates slices needs it."""
 RUNS: DataSource[tuple[RunStatus, ...]] = DataSource("runs")
+RESOURCES: DataSource[tuple[CloudResource, ...]] = DataSource("resources")
 FIGURES: DataSource[Mapping[str, LatestFigures]] = DataSource("figures")
 """The newest figures of the listed runs, by run id."""
 SLICES_INTERVAL_S = 5.0
 """Seconds between two lists of slices."""
 MAX_SLICES_INTERVAL_S = 60.0
 """Seconds between two tries while the source fails."""
+RESOURCES_INTERVAL_S = 60.0
+"""Seconds between two lists of resources; each is a request to every API."""
 RUNS_INTERVAL_S = 1.0
 FIRST_RUNS_COUNT = 100
 """Runs that are read and shown before all the older ones are."""
@@ -65,7 +69,8 @@ class Pollers:
         self.operator = operator
         self.store = store
         self.tasks = tasks
-        self._wanted = asyncio.Event()
+        self._slices_wanted = asyncio.Event()
+        self._resources_wanted = asyncio.Event()
         self._answered = asyncio.Event()
         self._started = False
         self._listed: dict[str, Slice] = {}
@@ -92,7 +97,11 @@ class Pollers:
 
     def refresh(self) -> None:
         """List the slices now."""
-        self._wanted.set()
+        self._slices_wanted.set()
+
+    def refresh_resources(self) -> None:
+        """List the resources now, if they are listed at all."""
+        self._resources_wanted.set()
 
     async def _slices(self) -> None:
         pause = SLICES_INTERVAL_S
@@ -100,30 +109,46 @@ class Pollers:
             self.store.set_busy(SLICES, "" if self.store.get(SLICES).at else "listing…")
             try:
                 listing = await self.operator.slices.list_all()
-                self._drop_old_readings(listing.slices)
+                self._drop_old_readings(listing.slices, are_all=not listing.problems)
                 self.store.put(SLICES, listing.slices, listing.problems, notes=listing.notes)
                 pause = SLICES_INTERVAL_S
             except Exception as error:
                 self.store.fail(SLICES, to_problem(error, "listing the slices"))
                 pause = min(2 * pause, MAX_SLICES_INTERVAL_S)
             self._answered.set()
-            self._wanted.clear()
+            self._slices_wanted.clear()
             with contextlib.suppress(asyncio.TimeoutError):
-                await within(self._wanted.wait(), pause)
+                await within(self._slices_wanted.wait(), pause)
 
-    def _drop_old_readings(self, slices: Sequence[Slice]) -> None:
-        """Drop the readings of slices whose machines have changed."""
-        for slice_ in slices:
-            is_outdated = self._is_outdated(slice_)
-            self._listed[slice_.path] = slice_
-            if is_outdated:
+    async def list_resources(self) -> None:
+        """List the resources again and again: while their screen is open."""
+        while True:
+            self._resources_wanted.clear()
+            self.store.set_busy(RESOURCES, "listing…")
+            try:
+                listing = await self.operator.resources.list_all()
+                self.store.put(RESOURCES, listing.resources, listing.problems)
+            except Exception as error:
+                self.store.fail(RESOURCES, to_problem(error, "listing the resources"))
+            finally:
+                self.store.set_busy(RESOURCES, "")
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(self._resources_wanted.wait(), RESOURCES_INTERVAL_S)
+
+    def _drop_old_readings(self, slices: Sequence[Slice], *, are_all: bool) -> None:
+        """Drop the readings of slices whose machines have changed and, if these are all slices, of those gone."""
+        before = self._listed
+        self._listed = {**({} if are_all else before), **{slice_.path: slice_ for slice_ in slices}}
+        for slice_ in before.values():
+            if self._is_outdated(slice_):
                 for source in (workers_of(slice_), checks_of(slice_)):
                     self.tasks.cancel(source.name)
                     self.store.drop(source)
 
     def _is_outdated(self, slice_: Slice) -> bool:
-        """Return whether a slice has other machines than when it was last listed."""
-        return machines_of(self._listed.get(slice_.path, slice_)) != machines_of(slice_)
+        """Return whether a slice was last listed with other machines, or no longer."""
+        listed = self._listed.get(slice_.path)
+        return listed is None or machines_of(listed) != machines_of(slice_)
 
     async def _runs(self) -> None:
         """Read the runs in a thread, the newest ones first, then only what has changed."""
@@ -144,8 +169,7 @@ class Pollers:
         except Exception as error:
             self.store.fail(RUNS, to_problem(error, "reading the runs"))
             return
-        if statuses:
-            await self._read_figures(statuses)
+        await self._read_figures(statuses)
 
     def _statuses(self, newest: int | None) -> list[RunStatus]:
         """Return the states of the runs, with the exit codes that each row shows already read."""
@@ -177,6 +201,7 @@ class Pollers:
                 figures[run_id] = self.operator.runs.latest_figures(status)
                 if status.state.is_over:
                     self._read_statuses[run_id] = status
+        self._read_statuses = {key: status for key, status in self._read_statuses.items() if key in figures}
         return figures
 
     def try_workers(self, slice_: Slice) -> None:

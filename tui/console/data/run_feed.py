@@ -16,7 +16,7 @@ from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import RunStatus, status_of
 
 if TYPE_CHECKING:
-    from tui.logs.dialects.registry import Dialect
+    from tui.logs.dialects.dialect import Dialect
     from tui.logs.saved_log import SavedLog
     from tui.logs.snapshot import Snapshot
     from tui.runs.read.latest_figures import FiguresCache, LatestFigures

@@ -13,7 +13,7 @@ from tui.settings.home import make_private
 
 LOG_NAME = "console.log"
 MAX_LOG_BYTES = 4 * 1024 * 1024
-"""Bytes from which the log of earlier consoles is begun anew."""
+"""Bytes above which the next console truncates the log."""
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from tui.logs.core_row import json_number
 from tui.text.numbers import significant
 
 if TYPE_CHECKING:
-    from tui.logs.snapshot import CoreRow
+    from tui.logs.core_row import CoreRow
 
 MAX_LIST_WIDTH = 100
 """Characters of a list of plain values that stand on one line."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tui.logs.snapshot import UNKNOWN, CoreState
+from tui.logs.core_row import UNKNOWN
+from tui.logs.snapshot import CoreState
 from tui.reports.findings import cost_in_short, findings_of, findings_of_run, marks, sentences
 
 if TYPE_CHECKING:

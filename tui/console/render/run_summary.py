@@ -23,7 +23,8 @@ from tui.console.render.safe_text import decode_visible_line, format_number
 from tui.console.render.tables import format_exit_codes, get_run_seconds
 from tui.console.widgets.problem_panel import Problem, make_problem
 from tui.console.widgets.tables.table_columns import Cell
-from tui.logs.snapshot import UNKNOWN, CoreState
+from tui.logs.core_row import UNKNOWN
+from tui.logs.snapshot import CoreState
 from tui.pod.run import RunState
 from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
     from tui.console.data.run_feed import Feed
     from tui.errors import TpuTuiError
-    from tui.logs.snapshot import CoreRow, Snapshot
+    from tui.logs.core_row import CoreRow
+    from tui.logs.snapshot import Snapshot
     from tui.operator import RunStatus, WorkerStatus
 
 NO_KEEPER_TEXT = "No keeper is running: logs and figures are frozen"
@@ -76,10 +78,7 @@ def _while_reading(feed: Feed) -> list[Cell]:
 def _identity(feed: Feed, now: float) -> list[Cell]:
     status = feed.status
     if status is None:
-        return [
-            state_styles.style_run_state("replay of a saved log"),
-            Cell(feed.title),
-        ]
+        return [state_styles.style_run_state("replay of a saved log"), Cell(feed.title)]
     cells = [
         state_styles.style_run_state(str(status.state)),
         Cell(status.run.id),

@@ -28,14 +28,7 @@ FRAMELESS, MIN_FRAMED_ROWS = "-frameless", 14
 
 REMOTE_SHELL_BINDINGS: tuple[BindingType, ...] = (
     Binding("s", "shell", "Shell", tooltip="Shell on the worker", id="shell"),
-    Binding(
-        "exclamation_mark",
-        "execute",
-        "Exec",
-        key_display="!",
-        tooltip="Exec on all workers",
-        id="exec",
-    ),
+    Binding("exclamation_mark", "execute", "Exec", key_display="!", tooltip="Exec on all workers", id="exec"),
 )
 
 
@@ -61,13 +54,7 @@ class MainScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, SHORT), (34, TALL)]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "slash",
-            "filter",
-            "Filter",
-            key_display="/",
-            tooltip="Filter rows by text",
-            id="filter",
-            priority=True,
+            "slash", "filter", "Filter", key_display="/", tooltip="Filter rows by text", id="filter", priority=True
         ),
         Binding(
             "colon",

@@ -11,6 +11,7 @@ from textual.widgets import Button, Static
 
 from tui.console.screens.dialog import LiveDialog, make_plain_text
 from tui.console.widgets.text_fields import TextField
+from tui.settings.command_line import command_line
 
 if TYPE_CHECKING:
     from textual.widgets.button import ButtonVariant
@@ -22,7 +23,7 @@ class ChangeDialog(LiveDialog[None]):
     """Says what a change does, asks, and shows its progress (`begin` is called once).
 
     Enter changes nothing, because the harmless button has the focus: `y` or the other button begins the change.
-    If a name is given, it has to be typed first.
+    If a name is given, it has to be typed first. `command` are the words of tpu-tui's equivalent command.
     """
 
     AUTO_FOCUS = "#name, #leave"
@@ -37,8 +38,12 @@ class ChangeDialog(LiveDialog[None]):
         begin: Callable[[], ChangeProgress | StopProgress],
         progress: ChangeProgress | StopProgress | None,
         name: str = "",
+        *,
+        title: str,
+        command: Sequence[str],
     ) -> None:
-        super().__init__()
+        super().__init__(title=title)
+        self._command = command
         text = f"{question}\n\nType its name, {name}, to confirm." if name else question
         self._name = name
         self._begin = begin
@@ -57,6 +62,10 @@ class ChangeDialog(LiveDialog[None]):
     def buttons(self) -> Sequence[Button]:
         """Return the two answers, the harmless one first."""
         return [self._leave, self._act]
+
+    def equivalent(self) -> str:
+        """Return the command that makes the same change."""
+        return command_line(self.console.operator.settings, *self._command)
 
     def on_mount(self) -> None:
         """Show the question."""

@@ -33,7 +33,7 @@ def make_plain_text(text: str) -> Text:
 
 
 class Dialog(ModalScreen[Answer]):
-    """A modal frame in the middle of the screen. `esc` answers with `default_answer`."""
+    """A modal frame in the middle of the screen, by default with a text. `esc` answers with `default_answer`."""
 
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-roomy")]  # noqa: RUF012 - Textual declares it so
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -48,9 +48,15 @@ class Dialog(ModalScreen[Answer]):
     _owed: tuple[Answer | None] | None = None
     """The pending answer of a dialog that is covered by another one."""
 
+    def __init__(self, text: str = "", *, title: str | None = None, classes: str | None = None) -> None:
+        super().__init__(classes=classes)
+        self._text = text
+        if title is not None:
+            self.title = title
+
     def body(self) -> Sequence[Widget]:
         """Return the widgets above the buttons."""
-        raise NotImplementedError
+        return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
         """Return the answers, the harmless one first."""
@@ -150,13 +156,11 @@ class TextDialog(Dialog[None]):
     ]
 
     def __init__(self, title: str, text: str) -> None:
-        super().__init__(classes="-reading")
-        self.title = title
-        self._text = text
+        super().__init__(text, title=title, classes="-reading")
 
     def body(self) -> Sequence[Widget]:
         """Return the text."""
-        return [VerticalScroll(Static(make_plain_text(self._text), markup=False), id="reading")]
+        return [VerticalScroll(*super().body(), id="reading")]
 
     def action_scroll(self, by: int) -> None:
         """Scroll by lines."""
@@ -174,13 +178,9 @@ class SecretDialog(Dialog["str | None"]):
     TITLE = "login"
     AUTO_FOCUS = "#secret"
 
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._question = text
-
     def body(self) -> Sequence[Widget]:
         """Return the question and a field that hides its content."""
-        return [Static(make_plain_text(self._question), markup=False), Input(password=True, id="secret")]
+        return [*super().body(), Input(password=True, id="secret")]
 
     def buttons(self) -> Sequence[Button]:
         """Return the answers, Cancel first."""
@@ -202,15 +202,10 @@ class TrustDialog(Dialog[str]):
     default_answer = "no"
 
     def __init__(self, worker: str, key_type: str, fingerprint: str) -> None:
-        super().__init__()
-        self._text = (
+        super().__init__(
             f"{worker} has an unknown host key:\n\n  {key_type}\n  {fingerprint}\n\n"
             "Trust it only if it is the key you expect. Trusted keys are saved in tpu-tui's known_hosts."
         )
-
-    def body(self) -> Sequence[Widget]:
-        """Return the fingerprint."""
-        return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
         """Return the answers: refuse, trust this key, trust all keys from now on."""
@@ -232,14 +227,8 @@ class WaitDialog(Dialog[None], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", id="wait.leave")]
 
     def __init__(self, title: str, text: str) -> None:
-        super().__init__()
-        self.title = title
-        self._text = text
+        super().__init__(text, title=title)
         self.typed: list[events.Key | events.Paste] = []
-
-    def body(self) -> Sequence[Widget]:
-        """Return the text."""
-        return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
         """Return the button that cancels."""
@@ -265,14 +254,6 @@ class QuitDialog(Dialog[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,y", "quit", "Quit", show=False)]
     QUIT_VARIANT: ClassVar[ButtonVariant] = "primary"
     default_answer = False
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = text
-
-    def body(self) -> Sequence[Widget]:
-        """Return the text."""
-        return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
         """Return the two answers, Stay first."""

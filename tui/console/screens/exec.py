@@ -11,6 +11,7 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Static
 
+from tui.console.render.exec_output import make_output_lines
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import LiveDialog
 from tui.console.widgets.command_line import CommandLine
@@ -70,8 +71,7 @@ class ExecDialog(LiveDialog[None]):
         *,
         earlier: Sequence[str] = (),
     ) -> None:
-        super().__init__(classes="-answers")
-        self.title = f"exec on {slice_.name}"
+        super().__init__(title=f"exec on {slice_.name}", classes="-answers")
         self._slice = slice_
         self._begin = begin
         self._give_up = give_up
@@ -148,4 +148,4 @@ class ExecDialog(LiveDialog[None]):
         mark = (self._execution.revision, 0 if self._execution.done else int(now - self._execution.begun))
         if mark != self._shown:
             self._shown = mark
-            self._answers.show(self._execution.lines(now))
+            self._answers.show(make_output_lines(self._execution, now))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -66,11 +66,12 @@ def add_label(label: str, field: Widget) -> Widget:
     return Horizontal(Label(label), field, classes="field")
 
 
-def make_text_field(label: str, name: str, value: str, hint: str) -> Widget:
-    """Return a text field; `hint` is shown while it is empty."""
+def make_field(label: str, name: str, value: str, hint: str = "", choices: Mapping[str, str] | None = None) -> Widget:
+    """Return a field with its label: for any text, or for one of the `choices`, whose labels they map to.
+
+    `hint` is shown while a text is empty.
+    """
+    if choices:
+        options = [(text, choice) for choice, text in choices.items()]
+        return add_label(label, Select(options, value=value, allow_blank=False, id=name, compact=True))
     return add_label(label, TextField(value, placeholder=hint, id=name, compact=True))
-
-
-def make_choice_field(label: str, name: str, options: Sequence[tuple[str, str]], value: str) -> Widget:
-    """Return a field that takes one of the (label, value) options."""
-    return add_label(label, Select(options, value=value, allow_blank=False, id=name, compact=True))

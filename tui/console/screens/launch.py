@@ -14,22 +14,10 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, TextArea
 
-from tui.console.data.launch_form import (
-    LaunchForm,
-    label,
-    make_job,
-    option_text,
-    parse_words,
-)
+from tui.console.data.launch_form import LaunchForm, label, make_job, option_text, parse_words
 from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
-from tui.console.screens.form import (
-    SAME_IN_A_SHELL,
-    FormDialog,
-    add_label,
-    make_choice_field,
-    make_text_field,
-)
+from tui.console.screens.form import SAME_IN_A_SHELL, FormDialog, add_label, make_field
 from tui.console.widgets.command_line import CommandLine
 from tui.console.widgets.text_fields import TextBox
 from tui.errors import TpuTuiError, UsageError
@@ -87,13 +75,11 @@ class LaunchDialog(FormDialog["str | None"]):
     def fields(self) -> Iterator[Widget]:
         """Return the options of the run and of its job."""
         draft = self._draft
-        yield make_text_field("name", "name", draft.name, "name of the run; default: the slice's name")
-        yield make_text_field("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
+        yield make_field("name", "name", draft.name, "name of the run; default: the slice's name")
+        yield make_field("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
         yield from (_option_field(name, draft.job) for name in _IN_ROWS)
-        yield make_text_field(
-            "trained on", "scale-from", draft.scale_from, "slice type, e.g. v2-8, for the figures below"
-        )
-        yield make_text_field("…with", "scale-by", "", "batch, steps, rate: 1024 5000 0.1")
+        yield make_field("trained on", "scale-from", draft.scale_from, "slice type, e.g. v2-8, for the figures below")
+        yield make_field("…with", "scale-by", "", "batch, steps, rate: 1024 5000 0.1")
         yield Label("Environment (one NAME=value per line)")
         yield TextBox(option_text("env", draft.job), id="env", compact=True)
 
@@ -124,7 +110,7 @@ class LaunchDialog(FormDialog["str | None"]):
         slice_ = self._slice()
         try:
             target = None if slice_ is None else slice_.accelerator_type
-            return format_scaling(self._text("scale-from") or "", target, self._text("scale-by") or "")
+            return format_scaling(self._entry("scale-from") or "", target, self._entry("scale-by") or "")
         except UsageError as error:
             return str(error)
 
@@ -149,7 +135,7 @@ class LaunchDialog(FormDialog["str | None"]):
         argv = parse_words(self.query_one("#command", Input).value, "the command")
         if not argv:
             raise UsageError("Enter a command. What would you type on a worker?")
-        name = self._text("name")
+        name = self._entry("name")
         return LaunchRequest(
             slice_=slice_,
             job=make_job(self._draft.job, argv, {name: self.read_field(_field_id(name)) for name in LAUNCH_OPTIONS}),
@@ -167,12 +153,7 @@ class LaunchDialog(FormDialog["str | None"]):
             return ""
         settings = self.console.operator.settings
         return launch_command(
-            settings,
-            request.slice_.path,
-            request.job,
-            request.name,
-            request.sync,
-            skips_checks=self._skips_checks,
+            settings, request.slice_.path, request.job, request.name, request.sync, skips_checks=self._skips_checks
         )
 
     def _slice(self) -> Slice | None:
@@ -180,10 +161,10 @@ class LaunchDialog(FormDialog["str | None"]):
         return next((slice_ for slice_ in self._draft.slices if slice_.path == path), None)
 
     def _sync(self) -> Path | None:
-        written = self._text("sync")
+        written = self._entry("sync")
         return Path(written).expanduser() if written else None
 
-    def _text(self, name: str) -> str | None:
+    def _entry(self, name: str) -> str | None:
         return self.read_field(name).strip() or None
 
     @on(Input.Submitted)
@@ -275,10 +256,7 @@ def _option_of(slice_: Slice) -> Text:
 def _option_field(name: str, job: JobOptions) -> Widget:
     """Return the field of one of the job's options."""
     option = OPTIONS[name]
-    if option.choices:
-        options = [(text, value) for value, text in option.choices.items()]
-        return make_choice_field(label(name), _field_id(name), options, getattr(job, name))
-    return make_text_field(label(name), _field_id(name), option_text(name, job), option.placeholder)
+    return make_field(label(name), _field_id(name), option_text(name, job), option.placeholder, option.choices)
 
 
 def _field_id(name: str) -> str:

@@ -205,6 +205,7 @@ class PodScreen(MainScreen):
         if reading.at is not None or reading.problems:
             table.set_empty("Runs unknown" if reading.problems else hidden or self.NO_RUNS)
         rows = tuple(self._run_row(status, moment, figures.get(status.run.id)) for status in statuses)
+        self._run_rows = {run_id: self._run_rows[run_id] for run_id in self._runs}
         if rows != table.rows:
             table.show(rows)
         count = tables.count_runs(statuses, table.row_count(), table.filter_text)

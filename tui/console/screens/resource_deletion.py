@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tui.console.screens.change import ChangeDialog
-from tui.settings.command_line import command_line
 
 if TYPE_CHECKING:
     from tui.console.data.ongoing_work import ChangeProgress
@@ -26,10 +25,5 @@ class ResourceDeletionDialog(ChangeDialog):
         begin: Callable[[], ChangeProgress],
         progress: ChangeProgress | None = None,
     ) -> None:
-        super().__init__(f"This permanently deletes {effect}.", begin, progress, resource.name)
-        self.title = f"delete {resource.ref}"
-        self._resource = resource
-
-    def equivalent(self) -> str:
-        """Return the command that deletes the resource."""
-        return command_line(self.console.operator.settings, "resources", "delete", self._resource.ref)
+        question, command = f"This permanently deletes {effect}.", ("resources", "delete", resource.ref)
+        super().__init__(question, begin, progress, resource.name, title=f"delete {resource.ref}", command=command)

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from tui.console import intents
-from tui.console.data.resources import RESOURCES
+from tui.console.data.pollers import RESOURCES
 from tui.console.render.describe import format_document
 from tui.console.render.equivalent_commands import make_command_rows
 from tui.console.render.resource_rows import RESOURCE_COLUMNS, count_resources, make_resource_row
@@ -108,7 +108,7 @@ class ResourcesScreen(MainScreen):
 
     def action_refresh(self) -> None:
         """List the resources at once."""
-        self.console.perform(intents.ResourcesRefreshRequested())
+        self.console.pollers.refresh_resources()
 
     def action_back(self) -> None:
         """Clear the filter, else go back to the screen before."""
@@ -120,7 +120,7 @@ class ActingResourcesScreen(ResourcesScreen):
     """The screen with the key that deletes: not used with `--read-only`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+d,delete", "delete_resource", "Delete", tooltip="Delete the resource; asks first", id="delete"),
+        Binding("ctrl+d,delete", "delete_resource", "Delete", tooltip="Delete the resource; asks first", id="delete")
     ]
 
     def action_delete_resource(self) -> None:

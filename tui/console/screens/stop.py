@@ -12,7 +12,6 @@ from tui.console.render.safe_text import escape_line
 from tui.console.screens.change import ChangeDialog
 from tui.console.widgets.tables.row_table import RowTable, TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
-from tui.settings.command_line import command_line
 from tui.text.durations import format_elapsed
 from tui.text.ranks import name_ranks
 
@@ -61,19 +60,13 @@ class StopDialog(ChangeDialog):
     progress: StopProgress | None
 
     def __init__(self, run: Run, begin: Callable[[], StopProgress], progress: StopProgress | None = None) -> None:
-        super().__init__(_describe(run), begin, progress)
-        self.title = f"stop {run.id}"
-        self._run = run
+        super().__init__(_describe(run), begin, progress, title=f"stop {run.id}", command=("stop", run.id))
         self._table = RowTable(COLUMNS, id="answers")
         self._table.styles.height = min(len(run.workers), MAX_TABLE_ROWS) + 1
 
     def body(self) -> Sequence[Widget]:
         """Return the question, and a table with a row per worker."""
         return [self._question, self._table, self._progress_text]
-
-    def equivalent(self) -> str:
-        """Return the command that stops the run."""
-        return command_line(self.console.operator.settings, "stop", self._run.id)
 
     def _arrange(self) -> None:
         self._table.display = self.progress is not None

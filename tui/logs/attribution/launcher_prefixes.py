@@ -93,9 +93,6 @@ LABELLED_SAMPLE = re.compile(
 )  # fmt: skip
 """A label right before a sample: from then on this label is trusted."""
 
-SURE_AND_LABEL = (_SURE, _LABEL, _JSON)
-"""Every form of a label."""
-
 _NUMBERS = ("sky", "ray", "mpi", "torch", "fabric")
 _HOSTS = ("sky_ip", "ray_ip", "pssh", "pod", "journal", "vertex")
 _LABELS = ("task", "host", "service", "stern", "tag", "blank", "rank")

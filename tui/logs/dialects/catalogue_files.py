@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,6 @@ class Catalogue:
     """Words of names by what they mean, in the order of the catalogue."""
     translations: Mapping[bytes, bytes]
     """The English word for each word of another language."""
-
-    @cached_property
-    def words(self) -> Mapping[str, frozenset[bytes]]:
-        """Return the words of names by what they mean."""
-        return {kind: frozenset(words) for kind, words in self.orders.items()}
 
 
 @lru_cache(maxsize=1)

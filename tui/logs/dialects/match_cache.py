@@ -45,6 +45,11 @@ class LineMatches(NamedTuple):
     is_bare: bool
     """Whether such a line begins with neither a prefix nor an unambiguous label."""
 
+    @property
+    def is_own(self) -> bool:
+        """Return whether a dialect of the profile matched."""
+        return bool(self.found) and self.found[0][0].is_own
+
 
 _NOTHING = LineMatches((), False)
 _NOTHING_BARE = LineMatches((), True)

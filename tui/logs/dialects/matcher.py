@@ -8,16 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_prefix
-from tui.logs.dialects.dialect import SUFFIXES, Role
+from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
+from tui.logs.dialects.dialect import SUFFIXES, Dialect, Kind, Role
 from tui.logs.dialects.facts import read_cluster, read_span
 from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
 from tui.logs.dialects.multiline import OpenHeaders, Row
 from tui.logs.dialects.rates import kind_of, number, rate_of
-from tui.logs.dialects.registry import TRAINING, Dialect, Kind
+from tui.logs.dialects.registry import TRAINING
 from tui.logs.dialects.step_bars import HeldSample, StepBars
 from tui.logs.dialects.training_or_eval import TrainingStage
 from tui.logs.files.line_assembler import Stream
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
+from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.samples import CLOCK_BYTES
 
@@ -87,40 +88,38 @@ class Matcher:
     def _take(self, stream: Stream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
         if self._bars.is_waiting:
             self._record(self._bars.take(self._state.slot_or_unnamed(stream.known_slot), own_text))
-        if self._openings.any and self._take_value(stream, own_text, now):
+        if self._openings.any and not reading.is_own and self._take_value(stream, own_text, now):
             return
         for dialect, matches in reading.found:
             self._state.count_match(dialect.name)
-            text = line if dialect.is_own else own_text
             if dialect.role.is_summary and dialect.role.has_epoch_above and self._take_beneath(stream, own_text, now):
                 # The step above is more precise than the epoch further up.
                 continue
-            if dialect.kind is Kind.SAMPLE:
-                for match in matches:
-                    origin = self._where(stream, match, text)
-                    self._openings.end_step(origin[0])
-                    self._add(HeldSample(stream, dialect, match.values(text), origin, now))
-            elif dialect.kind is Kind.TEST:
-                for match in matches:
-                    self._test_row(match.values(text), self._where(stream, match, text)[0], now)
-            elif dialect.kind is Kind.EPOCH:
-                for match in matches:
-                    values = match.values(text)
-                    self._record_epoch(dialect, values)
-                    self._stage.begin_epoch(
-                        self._where(stream, match, text)[0],
-                        int(values["epoch"]),
-                        is_heading=dialect.moment == "above",
-                    )
-            elif dialect.kind is Kind.SECTION:
-                self._section(self._where(stream, matches[0], text)[0], "training" in matches[0].values(text))
+            self._take_matches(stream, dialect, matches, line if dialect.is_own else own_text, now)
+            if dialect.kind is Kind.SECTION:
                 self._take_beneath(stream, own_text, now)
-            elif dialect.kind is Kind.HEADER:
-                self._openings.begin(self._where(stream, matches[0], text)[0], dialect, matches[0].values(text), text)
-            else:
-                self._note_facts(matches[-1].values(text))
         if self._openings.any and not reading.found:
             self._take_beneath(stream, own_text, now)
+
+    def _take_matches(
+        self, stream: Stream, dialect: Dialect, matches: Sequence[DialectMatch], text: bytes, now: float | None
+    ) -> None:
+        for match in matches:
+            values, origin = match.values(text), self._where(stream, match, text)
+            slot = origin[0]
+            if dialect.kind is Kind.SAMPLE:
+                self._openings.end_step(slot)
+                self._add(HeldSample(stream, dialect, values, origin, now))
+            elif dialect.kind is Kind.TEST:
+                self._test_row(values, slot, now)
+            elif dialect.kind is Kind.EPOCH:
+                self._record_epoch(dialect, values, slot)
+            elif dialect.kind is Kind.SECTION:
+                self._section(slot, "training" in values)
+            elif dialect.kind is Kind.HEADER:
+                self._openings.begin(slot, dialect, values, text)
+            else:
+                self._note_facts(values)
 
     def _add(self, sample: HeldSample) -> None:
         """Record a sample, or hold it while a bar below may show its step."""
@@ -236,7 +235,7 @@ class Matcher:
         if "accuracy" in values:
             self._state.facts["replica_accuracy"] = _number(values["accuracy"])
 
-    def _record_epoch(self, dialect: Dialect, raw: Mapping[str, bytes]) -> None:
+    def _record_epoch(self, dialect: Dialect, raw: Mapping[str, bytes], slot: int) -> None:
         figures = {name: _FIGURES.get(name, float)(value.decode()) for name, value in raw.items()}
         epoch = figures.pop("epoch")
         self._state.queue.flush()
@@ -244,6 +243,7 @@ class Matcher:
         self._state.epochs.anchor(epoch, dialect.moment, self._state.table)
         if "accuracy" in figures:
             self._note_accuracy(figures["accuracy"])
+        self._stage.begin_epoch(slot, epoch, is_heading=dialect.moment == "above")
 
     def _note_facts(self, values: Mapping[str, bytes]) -> None:
         for name, value in values.items():

@@ -8,23 +8,13 @@ from typing import Any, NamedTuple
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import read_prefix
 from tui.logs.dialects.catalogue_files import join_pattern, read_catalogue
-from tui.logs.dialects.dialect import LONGEST, LOOSE_REACH, Dialect, Kind, Role
+from tui.logs.dialects.dialect import LOOSE_REACH, Dialect, Kind, Role
 from tui.logs.dialects.match_cache import DialectReader
 from tui.logs.dialects.multiline import OpenHeaders
 from tui.logs.dialects.rates import GROUPS as PACE_GROUPS
 from tui.logs.dialects.rates import rate_of
 from tui.logs.files.lines import segments_of, without_escapes
 from tui.logs.state.rate_kinds import RateKind
-
-__all__ = [
-    "BUILT_IN",
-    "LONGEST",
-    "TRAINING",
-    "Dialect",
-    "Kind",
-    "Trial",
-    "try_dialects",
-]
 
 _MOST_EXAMPLES = 5
 """Example lines in a trial."""
@@ -95,11 +85,11 @@ def _match_line(
 ) -> Iterator[tuple[str, Mapping[str, bytes]]]:
     """Yield the values of each dialect that matches a line; if none does, those of the line below a header."""
     own_text = _own_text(line)
-    if (rows := headers.take_value(0, own_text)) is not None:
+    found = [pair for reader in own for pair in reader.read(line, own_text).found]
+    if not found and (rows := headers.take_value(0, own_text)) is not None:
         yield from ((dialect.name, row) for dialect, row in rows)
         return
     names: set[str] = set()
-    found = [pair for reader in own for pair in reader.read(line, own_text).found]
     for dialect, matches in found or built_in.read(line, own_text).found:
         if dialect.name in names:
             continue

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tui.logs.core_row import HAS_LOSS, UNKNOWN
 from tui.logs.dialects.dialect import Dialect, Role
-from tui.logs.snapshot import HAS_LOSS, UNKNOWN
 from tui.logs.state.samples import Record
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tui.logs.dialects.registry import LONGEST
-from tui.logs.snapshot import UNKNOWN
+from tui.logs.core_row import UNKNOWN
+from tui.logs.dialects.dialect import LONGEST
 
 Bytes = bytes | bytearray
 

@@ -12,8 +12,6 @@ from tui.logs.history.grouping import MOST_ROWS, RowGroups, ends_of
 from tui.logs.history.time_axis import Clocks, SeriesAxis
 from tui.logs.packed_digits import Figures
 
-__all__ = ["BUCKETS", "MOST_ROWS", "CoreSeries", "History", "PodSeries", "median_of"]
-
 _ROWS_AT_ONCE = 1024
 """Rows whose cells are moved together, which needs memory for a copy of them."""
 

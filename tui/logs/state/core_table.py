@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tui.logs._compat_numpy import Bools, Ints, np, npt, places_of
-from tui.logs.history.grouping import RowGroups
-from tui.logs.history.history import MOST_ROWS, History
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, NO_TIME, UNKNOWN
+from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
+from tui.logs.history.grouping import MOST_ROWS, RowGroups
+from tui.logs.history.history import History
+from tui.logs.log_time import NO_TIME
 from tui.logs.state.first_nan import FirstNans
 from tui.logs.state.recent_rates import RecentRates
 from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Samples

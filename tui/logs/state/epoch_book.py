@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tui.logs._compat_numpy import np
-from tui.logs.snapshot import UNKNOWN, EpochSummary
+from tui.logs.core_row import UNKNOWN, EpochSummary
 from tui.logs.state.core_table import CoreTable
 
 MOST_EPOCHS = 4096

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tui.logs._compat_numpy import Ints, np, npt, places_of
+from tui.logs.core_row import HAS_LOSS, UNKNOWN
 from tui.logs.packed_digits import Decimals
-from tui.logs.snapshot import HAS_LOSS, UNKNOWN, FirstNanColumns
+from tui.logs.snapshot import FirstNanColumns
 from tui.logs.state.samples import Samples
 
 _RECORD = np.dtype(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tui.logs._compat_numpy import Floats, Ints, np
-from tui.logs.snapshot import LOG_TIME, NO_TIME, WALL_TIME
+from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
 
 _NAN = float("nan")
 

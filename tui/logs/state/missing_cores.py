@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tui.logs._compat_numpy import Ints, np
-from tui.logs.snapshot import UNKNOWN
+from tui.logs.core_row import UNKNOWN
 from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tui.logs._compat_numpy import Ints, np, npt, places_of
+from tui.logs.core_row import HAS_RATE
 from tui.logs.history.grouping import RowGroups
-from tui.logs.snapshot import HAS_RATE
 from tui.logs.state.samples import Samples
 
 MOST_DEPTH = 256

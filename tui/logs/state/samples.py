@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tui.logs._compat_numpy import Floats, Ints, np, npt
+from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE
 from tui.logs.packed_digits import Figures, clock_seconds
-from tui.logs.snapshot import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE
 
 CLOCK_BYTES = 24
 """The length of the longest clock that a dialect reads, `Wed Dec  4 01:41:29 2019`."""

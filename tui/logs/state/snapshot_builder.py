@@ -8,16 +8,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tui.logs._compat_numpy import Bools, Floats, Ints, np, npt
-from tui.logs.snapshot import (
-    HAS_LOSS,
-    LOG_TIME,
-    UNKNOWN,
-    CoreState,
-    Snapshot,
-    WorkerFacts,
-    format_time,
-    frozen,
-)
+from tui.logs.core_row import HAS_LOSS, UNKNOWN, WorkerFacts
+from tui.logs.log_time import LOG_TIME, format_time
+from tui.logs.snapshot import CoreState, Snapshot, frozen
 from tui.logs.state.core_table import CoreTable
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.line_counts import LogSource

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tui.logs._compat_numpy import np
-from tui.logs.snapshot import Snapshot, json_figure, optional_int
+from tui.logs.core_row import json_figure, optional_int
+from tui.logs.snapshot import Snapshot
 
 RECENT = 5
 """Fewest lines of a core from which its pace is measured."""

@@ -11,13 +11,14 @@ from typing import NamedTuple
 from tui.logs._compat_numpy import Bools, Floats, Ints, Words, np, npt, places_of
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
 from tui.logs.attribution.xla_dist_prefix import PREFIX, moment_before_text
+from tui.logs.core_row import UNKNOWN
 from tui.logs.dialects.dialect import LONGEST
 from tui.logs.files.block_buffer import BLOCK, BlockBuffer
 from tui.logs.files.line_assembler import Stream
 from tui.logs.hint_search import HintFinder
+from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.packed_digits import FIRST
 from tui.logs.prefix_index import UNSEEN, PrefixIndex
-from tui.logs.snapshot import LOG_TIME, NO_TIME, UNKNOWN, WALL_TIME
 from tui.logs.state.rate_kinds import RateKind
 from tui.logs.state.samples import ALL_KNOWN, Samples
 from tui.logs.vectorized.line_scanner import MOMENT, TAILS, Scanner, words_at

@@ -15,8 +15,9 @@ from typing import Any
 
 from tui.errors import TpuTuiError
 from tui.logs._compat_numpy import np, places_of
+from tui.logs.core_row import HAS_LOSS, CoreRow
 from tui.logs.dialects.user_dialects import user_dialects
-from tui.logs.snapshot import HAS_LOSS, CoreRow, CoreState, Snapshot
+from tui.logs.snapshot import CoreState, Snapshot
 from tui.logs.state.straggler_cost import StragglerCost, straggler_costs
 from tui.pod.run import RunState
 from tui.runs.health.reachability import Reachability

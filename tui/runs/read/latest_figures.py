@@ -12,7 +12,7 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.text.numbers import figure
 
 if TYPE_CHECKING:
-    from tui.logs.dialects.registry import Dialect
+    from tui.logs.dialects.dialect import Dialect
     from tui.logs.snapshot import Snapshot
 
 WORKERS_READ = 8

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tui.logs.demux import Demux
-from tui.logs.dialects.registry import BUILT_IN, Dialect
+from tui.logs.dialects.dialect import Dialect
+from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.snapshot import Snapshot
 from tui.runs.read.mirror_tail import POLL_BUDGET_BYTES, MirrorTail, Span
 from tui.runs.record.run_directory import RunDirectory

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tui.console.data.pollers import SLICES
 from tui.console.screens.change import ChangeDialog
-from tui.settings.command_line import command_line
 
 if TYPE_CHECKING:
     from tui.console.data.ongoing_work import ChangeProgress
@@ -30,16 +29,18 @@ class SliceChangeDialog(ChangeDialog):
     ) -> None:
         self._slice = slice_
         ended = "\n  ".join(["\n\nThis also ends these runs:", *runs]) if runs and self.ENDS_RUNS else ""
-        super().__init__(self.effect() + ended, begin, progress, slice_.name if self.ACTION == "delete" else "")
-        self.title = f"{self.ACTION} {slice_.path}"
+        super().__init__(
+            self.effect() + ended,
+            begin,
+            progress,
+            slice_.name if self.ACTION == "delete" else "",
+            title=f"{self.ACTION} {slice_.path}",
+            command=("slices", self.ACTION, slice_.path),
+        )
 
     def effect(self) -> str:
         """Return what the change does to the slice."""
         return self.EFFECT
-
-    def equivalent(self) -> str:
-        """Return the command that changes the slice."""
-        return command_line(self.console.operator.settings, "slices", self.ACTION, self._slice.path)
 
     def gone(self) -> str:
         """Return a sentence if the slice was deleted meanwhile; empty if it was not."""

@@ -25,13 +25,7 @@ from tui.console.data.create_form import (
 from tui.console.data.pollers import OFFERS
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.dialog import make_plain_text
-from tui.console.screens.form import (
-    SAME_IN_A_SHELL,
-    FormDialog,
-    add_label,
-    make_choice_field,
-    make_text_field,
-)
+from tui.console.screens.form import SAME_IN_A_SHELL, FormDialog, add_label, make_field
 from tui.console.widgets.choice_input import ChoiceInput
 from tui.errors import UnknownZone, UsageError
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
@@ -96,12 +90,10 @@ class CreateDialog(FormDialog["SliceRequest"]):
     def _field(self, name: str) -> Iterator[Widget]:
         """Return a field and the line beneath it."""
         field, text = FIELDS[name], self._texts.get(name, "")
-        if field.choices:
-            yield make_choice_field(name, name, [(label, value) for value, label in field.choices.items()], text)
-        elif name in CHOICES:
+        if name in CHOICES:
             yield add_label(name, ChoiceInput(text, id=name, placeholder=field.placeholder))
         else:
-            yield make_text_field(name, name, text, field.placeholder)
+            yield make_field(name, name, text, field.placeholder, field.choices)
         yield Static("", id=f"{name}-note", classes="note", markup=False)
 
     def buttons(self) -> Sequence[Button]:

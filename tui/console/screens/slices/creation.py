@@ -9,7 +9,7 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Button, Static
+from textual.widgets import Static
 
 from tui.console.data.listed_lines import ListedLines
 from tui.console.intents import NewSliceRequested
@@ -44,8 +44,7 @@ class CreationDialog(LiveDialog[None]):
     ]
 
     def __init__(self, progress: CreationProgress) -> None:
-        super().__init__(classes="-scripts" if progress.has_script else "")
-        self.title = f"create {progress.path}"
+        super().__init__(title=f"create {progress.path}", classes="-scripts" if progress.has_script else "")
         self.progress = progress
         node = (SLICE_COLUMN,) if len(progress.request.slice_names) > 1 else ()
         self._table = RowTable((*node, WORKER_COLUMN, STATE_COLUMN), id="startup-workers")
@@ -120,7 +119,3 @@ class CreationDialog(LiveDialog[None]):
         """Leave, and ask for another slice."""
         self.action_leave()
         self.console.perform(NewSliceRequested(None))
-
-    def buttons(self) -> Sequence[Button]:
-        """Return the button that closes the dialog."""
-        return [Button("Close", id="leave")]

@@ -145,11 +145,7 @@ class LossChart(Chart):
     def take(self, series: PodSeries) -> None:
         """Draw the series."""
         x, label = time_axis(series)
-        self.show(
-            x,
-            label,
-            [(series.loss_min, EDGE), (series.loss_max, EDGE), (series.loss_median, LOSS)],
-        )
+        self.show(x, label, [(series.loss_min, EDGE), (series.loss_max, EDGE), (series.loss_median, LOSS)])
 
 
 class RateChart(Chart):

@@ -16,7 +16,8 @@ from tui.text.printable import count_noun
 if TYPE_CHECKING:
     from tui.console.data.run_feed import Feed
     from tui.console.widgets.tables.line_table import LineTable
-    from tui.logs.snapshot import CoreRow, Snapshot
+    from tui.logs.core_row import CoreRow
+    from tui.logs.snapshot import Snapshot
 
 CORES, PHASES = "cores", "phases"
 

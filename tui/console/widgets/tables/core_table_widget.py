@@ -14,17 +14,9 @@ from tui.console.render.safe_text import format_number
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.sparkline import draw_deviations, draw_sparkline
 from tui.console.widgets.tables.table_columns import Cell, Column
-from tui.logs.snapshot import (
-    HAS_GLOBAL_RATE,
-    HAS_LOSS,
-    HAS_RATE,
-    SORT_KEYS,
-    UNKNOWN,
-    CoreState,
-    Floats,
-    Ints,
-    Snapshot,
-)
+from tui.logs._compat_numpy import Floats, Ints
+from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
+from tui.logs.snapshot import SORT_KEYS, CoreState, Snapshot
 
 TREND = "trend"
 RATE_TREND = "rate_trend"

@@ -269,7 +269,7 @@ class LineTable(LineView):
         return self.toned(*under, f"table--{tone}") if tone else self.toned(*under)
 
     def on_resize(self) -> None:
-        """Draw anew, with the columns that fit now."""
+        """Redraw with the columns that fit now."""
         self._painted.clear()
         self.virtual_size = Size(self.size.width, self.row_count() + HEADER_ROWS)
         self.refresh()

@@ -30,17 +30,15 @@ def is_count(value: Value, kind: str, *, is_first: bool = False) -> bool:
     is_whole_name = len(words[-1]) > 1 and words_meaning("neutral").issuperset(value.words[:-1])
     if len(words[-1]) <= _SHORT and not (value.has_sign or value.is_place or is_whole_name):
         return False
-    others = set(words[:-1]) - words_meaning("neutral") - words_meaning("counting")
-    foreign = words_meaning("no_count") | words_meaning("evaluated")
-    return not others or (is_first and len(others) <= _MOST_OWN_WORDS and foreign.isdisjoint(others))
+    others = set(words[:-1]) - words_meaning("neutral", "counting")
+    is_foreign = not words_meaning("no_count", "evaluated").isdisjoint(others)
+    return not others or (is_first and len(others) <= _MOST_OWN_WORDS and not is_foreign)
 
 
 def is_of_no_record(value: Value) -> bool:
     """Return whether a number is a step or epoch of another event: `early stopping at step 12`."""
-    counts = words_meaning("step") | words_meaning("epoch")
-    return (
-        value.words[-1:] != () and value.words[-1] in counts and not words_meaning("no_count").isdisjoint(value.words)
-    )
+    is_named = value.words != () and value.words[-1] in words_meaning("step", "epoch")
+    return is_named and not words_meaning("no_count").isdisjoint(value.words)
 
 
 _MOST_OWN_WORDS = 4

@@ -31,8 +31,8 @@ class TrainingLoss:
 
 @cache
 def evaluation_pattern() -> re.Pattern[bytes]:
-    """Return the pattern of words that mean an evaluation."""
-    return re.compile(expand_parts(b"(?<![A-Za-z])(?&EVALUATION)"))
+    """Return the pattern of words that mean an evaluation, but not in a module's name: `[INFO][test_dist:232]`."""
+    return re.compile(expand_parts(rb"(?<![A-Za-z])(?!(?<=\[INFO\]\[)[\w.]{1,60}:\d{1,6}\])(?&EVALUATION)"))
 
 
 @lru_cache(maxsize=1024)
@@ -50,7 +50,7 @@ def loss_kind(words: tuple[bytes, ...]) -> str | None:
         return "evaluation"
     if len(words) - 1 - indices[-1] > _MOST_BEHIND:
         return None
-    is_part = bool(qualities - words_meaning("neutral") - words_meaning("mean") - words_meaning("total"))
+    is_part = bool(qualities - words_meaning("neutral", "mean", "total"))
     if words[indices[-1]] == b"cost" and (is_part or not qualities.isdisjoint(_PER_BATCH)):
         return None
     if is_part:

@@ -100,9 +100,9 @@ class Value(NamedTuple):
 
 
 @cache
-def words_meaning(kind: str) -> frozenset[bytes]:
+def words_meaning(*kinds: str) -> frozenset[bytes]:
     """Return the words of names that mean a `step`, a `loss` or something else in the catalogue's `[words]`."""
-    return read_catalogue().words[kind]
+    return frozenset(word for kind in kinds for word in read_catalogue().orders[kind])
 
 
 @cache
@@ -137,7 +137,11 @@ def values_of(text: bytes) -> Iterator[Value]:
     plain = _NO_FIGURES.sub(_blank, text)
     plain = _WRAPPING.sub(_blank, plain).translate(_WITHOUT_QUOTES)
     yield from _listed(plain)
-    plain = _LISTED.sub(lambda match: b";" * len(match[0]), plain)
+    yield from _single(_LISTED.sub(lambda match: b";" * len(match[0]), plain))
+
+
+def _single(plain: bytes) -> Iterator[Value]:
+    """Yield the numbers that stand alone, each with its name."""
     numbers = list(_NUMBER.finditer(plain))
     totals = {
         number.start()
@@ -151,25 +155,16 @@ def values_of(text: bytes) -> Iterator[Value]:
         after = numbers[index + 1] if index + 1 < len(numbers) else None
         begin = number.start() if begin is None else begin
         if after is not None and plain[number.end() : after.start()] == b"-":
-            continue
+            continue  # a range has the name before its first number
         if number.start() not in totals:
-            lead = max(end, begin - _LONGEST_NAME)
-            name, name_start = _name_before(plain, lead, begin)
             unit, unit_end = _unit_behind(plain, number.end())
-            is_sentence = bool(unit) and name.rpartition(b" ")[2] in words_meaning("so_far")
-            loss, words = _words_of(b" ".join((name, *unit)) if is_sentence else name)
-            if name.rpartition(b" ")[2] == b"value" and (metric := _METRIC.search(plain)):
-                loss, words = _words_of(metric[1])
+            words, name_start, loss, is_sentence = _name_of(plain, end, begin, unit)
             has_sign = _SIGN.search(plain, end, begin) is not None
-            if words_meaning("train").issuperset(words) and words and _LOSS_ABOVE.search(plain, end, name_start):
-                words = (*words, b"loss")
-            if words and words[-1] in words_meaning("step") | words_meaning("epoch"):
-                if lead < name_start and _LOSS_OF.search(plain, lead, name_start):
-                    loss = _words_of(_name_before(plain, lead, name_start)[0])[1]
+            if words and words[-1] in words_meaning("step", "epoch"):
                 last_loss = loss or last_loss
             else:
-                if has_sign or words == (b"is",):
-                    words = last_loss if words_meaning("behind").issuperset(words) else words
+                if (has_sign or words == (b"is",)) and words_meaning("behind").issuperset(words):
+                    words = last_loss
                 last_loss = ()
             was_counted = bool(unit) and (index == 0 or was_counted) and words_meaning("so_far").issuperset(words)
             yield Value(
@@ -188,6 +183,30 @@ def values_of(text: bytes) -> Iterator[Value]:
         end, begin = number.end() if suffix is None else suffix.end(), None
         if was_counted or (is_sentence and last_loss):
             end = max(end, unit_end)
+
+
+def _name_of(
+    plain: bytes, end: int, begin: int, unit: tuple[bytes, ...]
+) -> tuple[tuple[bytes, ...], int, tuple[bytes, ...], bool]:
+    """Return the name of the number at `begin`; the number before ends at `end`.
+
+    The name is its words, where it begins, the words of a loss that it names too (`loss at step`), and whether the
+    unit behind the number completes it (`loss after 100 steps`).
+    """
+    lead = max(end, begin - _LONGEST_NAME)
+    name, start = _name_before(plain, lead, begin)
+    last = name.rpartition(b" ")[2]
+    is_sentence = bool(unit) and last in words_meaning("so_far")
+    if last == b"value" and (metric := _METRIC.search(plain)):
+        name = metric[1]
+    elif is_sentence:
+        name = b" ".join((name, *unit))
+    loss, words = _words_of(name)
+    if words and words_meaning("train").issuperset(words) and _LOSS_ABOVE.search(plain, end, start):
+        words = (*words, b"loss")
+    elif words and words[-1] in words_meaning("step", "epoch") and _LOSS_OF.search(plain, lead, start):
+        loss = _words_of(_name_before(plain, lead, start)[0])[1]
+    return words, start, loss, is_sentence
 
 
 def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
@@ -209,7 +228,7 @@ def _unit_behind(plain: bytes, end: int) -> tuple[tuple[bytes, ...], int]:
         return (), end
     unit = counted[1].lower()
     unit = unit[:-2] if unit.endswith(b"ches") else unit.removesuffix(b"s")
-    is_count = unit in words_meaning("step") | words_meaning("epoch")
+    is_count = unit in words_meaning("step", "epoch")
     return ((unit,), counted.end()) if is_count else ((), end)
 
 
@@ -229,7 +248,7 @@ def _listed(plain: bytes) -> Iterator[Value]:
         own = [_split(name) for name in names]
         if not is_loss:
             words = ()
-            counts = words_meaning("step") | words_meaning("epoch") | words_meaning("total")
+            counts = words_meaning("step", "epoch", "total")
         if len(names) == len(spans) and (is_loss or all(map(counts.issuperset, own))):
             for name, (start, end) in zip(own, spans, strict=True):
                 yield Value(start, end, (*name, *words), name_start=match.start())
@@ -246,15 +265,15 @@ def _words_of(name: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     indices = [index for index, part in enumerate(parts) if not words_meaning("loss").isdisjoint(part)]
     if not indices:
         return (), words
-    known_words = words_meaning("neutral") | words_meaning("mean") | words_meaning("total")
+    known_words = words_meaning("neutral", "mean", "total")
     behind = tuple(word for part in parts[indices[-1] + 1 :] for word in part)
     if (
         len(indices) > _MOST_QUALIFIERS
-        or set(behind) - known_words - words_meaning("no_loss")
+        or not words_meaning("neutral", "mean", "total", "no_loss").issuperset(behind)
         or len([part for part in parts[: indices[-1]] if not known_words.issuperset(part)]) > _MOST_QUALIFIERS
     ):
         return (), ()
-    counts = words_meaning("step") | words_meaning("epoch")
+    counts = words_meaning("step", "epoch")
     if counts.isdisjoint(behind):
         return (), words
     loss = words[: -len(behind)]

@@ -153,7 +153,7 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | No
         return _Record("epoch", chosen) if training_loss.is_whole else None
     if loss_kind(loss.words) == "part" or text.startswith(b"|") or any(map(is_of_no_record, others)):
         return None
-    qualities = words_meaning("train") | words_meaning("mean") | words_meaning("total")
+    qualities = words_meaning("train", "mean", "total")
     is_of_epoch = any(loss_kind(value.words) == "evaluation" for value in others) or not qualities.isdisjoint(
         loss.words
     )
