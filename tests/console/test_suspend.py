@@ -6,6 +6,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -106,3 +107,22 @@ def test_a_console_takes_the_terminal_back_if_a_shell_cannot_be_started(
     terminal.settle()
     terminal.press(b"s")
     terminal.until(lambda: b"cannot start ssh" in terminal.written)
+
+
+def test_ctrl_c_ends_a_shell_that_does_not_connect_and_leaves_the_console_open(
+    open_console: Callable[..., _Terminal], tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        (tmp_path / "lab.txt").write_text(f"me@127.0.0.1:{silent.getsockname()[1]}\n")
+        terminal = open_console("--hosts", str(tmp_path / "lab.txt"), TPU_TUI_HOME=str(tmp_path / "home"))
+        terminal.until(lambda: b"lab" in terminal.written)
+        terminal.settle()
+        process = psutil.Process(terminal.process.pid)
+        terminal.press(b"s")
+        terminal.until(lambda: [child.name() for child in process.children()] == ["ssh"])
+        terminal.written = b""
+        os.killpg(process.pid, signal.SIGINT)  # as the terminal sends it
+        terminal.until(lambda: b"lab" in terminal.written)
+        terminal.settle()
+        terminal.press(b"?")
+        terminal.until(lambda: b"on this screen" in terminal.written)

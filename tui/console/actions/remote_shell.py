@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
@@ -51,7 +52,7 @@ class RemoteShell:
     async def _run_shell(self, slice_: Slice, worker: int) -> None:
         argv = await self._context.operator.slices.ssh_command(slice_, worker)
         try:
-            with self._context.suspend():
+            with self._context.suspend(), _leaving_ctrl_c_to_programs():
                 print(f"{shlex.join(argv)}\nType exit to return to tpu-tui.", file=sys.__stderr__, flush=True)
                 if await _run(argv) == SSH_FAILURE_EXIT_CODE:
                     print("SSH or its connection failed. Press Enter to return to tpu-tui.", file=sys.__stderr__)
@@ -113,6 +114,16 @@ class RemoteShell:
             problem = to_problem(error, EXEC)
         finally:
             progress.finish(problem)
+
+
+@contextlib.contextmanager
+def _leaving_ctrl_c_to_programs() -> Iterator[None]:
+    """Let the terminal's Ctrl-C end the program that has the terminal, not the console too."""
+    previous = signal.signal(signal.SIGINT, lambda *_: None)  # ignoring it would be inherited by the program
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 async def _run(argv: Sequence[str]) -> int:
