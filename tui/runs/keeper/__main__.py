@@ -10,6 +10,11 @@ lasted a few seconds.
 
 from __future__ import annotations
 
+from tui.procs.gc_policy import collect_rarely, freeze_existing_objects
+
+if __name__ == "__main__":
+    collect_rarely()  # nothing that the imports below make is garbage
+
 import asyncio
 import importlib
 import json
@@ -23,7 +28,6 @@ from typing import Any
 
 from tui.cloud.open_inventory import CLOUD_MODULES
 from tui.pod.run import Run, RunState
-from tui.procs.gc_policy import collect_rarely, freeze_existing_objects
 from tui.runs.health.local_pod_watch import POD_GONE, LocalPodWatch
 from tui.runs.health.run_slice import slice_settings
 from tui.runs.keeper.lifecycle import RunLifecycle
@@ -58,7 +62,6 @@ _REPORT_MODULES = (
 
 def main(arguments: list[str]) -> int:
     """Read the input, take the lock, answer, go to the background and keep the run."""
-    collect_rarely()
     directory = RunDirectory.open(Path(arguments[0]))
     document = json.loads(sys.stdin.buffer.read() or b"{}")
     lock = DirectoryLock.take(directory, LOCK_TIMEOUT_S)
