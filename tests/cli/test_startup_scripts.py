@@ -91,7 +91,7 @@ def test_a_slice_is_ready_when_every_workers_script_has_ended(made: Scripts) -> 
         {"slice": "made", "worker": worker, "exit_code": 0, "detail": ""} for worker in range(4)
     ]
     assert answer["steps"][-1] == "startup script: 4 of 4 workers finished"
-    assert answer["steps"].count("startup script: 0 of 4 workers finished") == 1, "polls are not reported"
+    assert len(set(answer["steps"])) == len(answer["steps"]), "a poll that finds nothing new is not reported"
     assert answer["elapsed_s"] >= 2
     assert (answer["state"], answer["operation"]) == ("READY", answer["operation"])
     assert re.fullmatch(r"hello from t1v-n-[0-9a-f]{8}-w-0\n", made.on_worker("cat ~/trace"))
