@@ -233,3 +233,13 @@ def test_values_stand_beneath_their_names_where_some_are_left_out() -> None:
              "2                            6.5"]  # fmt: skip
     demux = read(*lines)
     assert (rows_of(demux), demux.state.samples) == ([(2, None, 6.5)], 3)
+
+
+def test_a_number_wider_than_its_column_shifts_the_cells_behind_it() -> None:
+    lines = ["epoch       lr          validation/loss  main/loss",
+             "0           3.0856612e-09             7.25",
+             "1           2.5         1.5              6.75"]  # fmt: skip
+    assert rows_of(read(*lines[:2])) == []
+    lines[1] = "0           3.0856612e-09                  7.25"
+    demux = read(*lines)
+    assert (rows_of(demux), demux.state.samples) == ([(1, None, 6.75)], 2)
