@@ -33,7 +33,8 @@ _SURE = re.compile(
     # Dates that docker, kubectl and containerd put before everything else; those of others, before another's label.
     rb"|" + _ISO + rb"Z:?[ \t](?:std(?:out|err) [FP] )?"
     rb"|(?:(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {1,2}\d{1,2}(?:, \d{4},)?|\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d"
-    rb"(?:(?:[.,]\d{1,9})?:? (?:running: )?| \d{4})(?=\[(?:\d{1,9},)?\d{1,5}\]<std|\[(?:rank|default)\d{1,5}\]: ?|\([\w.:/-]{0,100} ?pid=\d)"
+    rb"(?:(?:[.,]\d{1,9})?:? (?:running: )?| \d{4})"
+    rb"(?=\[(?:\d{1,9},)?\d{1,5}\]<std|\[(?:rank|default)\d{1,5}\]: ?|\([\w.:/-]{0,100} ?pid=\d)"
 )
 """Unambiguous forms. Sources: the public documentation of each tool."""
 
