@@ -116,8 +116,16 @@ def test_a_loss_after_an_evaluation_does_not_belong_to_the_step(between: str) ->
 
 @pytest.mark.parametrize(
     "heading",
-    ["Validation:", "***** Running Evaluation *****", "--- testing ---", "Evaluating...", "Running validation"],
-)
+    [
+        "Validation:", "***** Running Evaluation *****", "--- testing ---", "Evaluating...", "Running validation",
+        "[2023-03-10 21:37:23,323] Validation at epoch 5", "Validation: Epoch [3/10]", "Evaluating epoch 3 ...",
+        "-- Validation --", "*** Eval ***", "=== Test ===", "VALID", "Evaluate on the validation set", "Test epoch 3",
+        "Evaluating model at step 300...", "Start validating epoch 3", "Epoch 3 - Validation", "validation phase",
+        "now validating", "Computing validation loss", "Entering validation", "Evaluating 300 samples",
+        "Validation results at step 300:", "Test set:", "Running inference on the test set",
+        "10:00:00 INFO Validation",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("fast", [True, False])
 def test_rows_below_the_heading_of_an_evaluation_are_no_samples_until_training_continues(
     heading: str, fast: bool
@@ -132,6 +140,15 @@ def test_rows_below_the_heading_of_an_evaluation_are_no_samples_until_training_c
 def test_training_that_begins_again_ends_an_evaluation(again: str) -> None:
     rows = ["step 90 loss 2.25", "Validation:", "step 1 loss 9.5", "step 2 loss 9.25", again, "step 3 loss 1.5"]
     assert rows_of(read(*rows))[0][1:] == (3, 1.5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Skipping validation", "Validation accuracy improved", "Saving before validation", "Validation loss 2", "val 5",
+     "Validation finished", "Evaluated 300 samples, saving", "test_step 3"],
+)  # fmt: skip
+def test_a_line_that_mentions_an_evaluation_is_no_heading_of_one(line: str) -> None:
+    assert rows_of(read("step 90 loss 2.25", line, "step 1 loss 2.0"))[0][1:] == (1, 2.0)
 
 
 def test_a_restart_ends_an_evaluation() -> None:
