@@ -80,6 +80,20 @@ def test_two_unrelated_lines_may_come_between_a_step_and_its_loss_in_any_block(h
 CONFIGURATION = ("lr: 0.1", "step: 100", "loss: 0.5", "batch: 32")
 
 
+@pytest.mark.parametrize("heading", ["Iteration 100", "Training: epoch 3[100/2025], lr: [0.0001]"])
+def test_the_loss_of_a_step_may_be_any_of_the_indented_values_below(heading: str) -> None:
+    parts = [f"\t{name}_loss: 1.5" for name in ("class", "box", "object", "mask")]
+    assert rows_of(read(heading, *parts, "\tloss: 0.5"))[0][1:] == (100, 0.5)
+    assert rows_of(read(heading, *(part.strip() for part in parts), "loss: 0.5")) == []
+
+
+@pytest.mark.parametrize("header", ["Step,Loss", "Step\tLoss"])
+def test_a_table_may_have_two_columns(header: str) -> None:
+    assert rows_of(read(header, *("100,2.5".replace(",", header[4]), "200,2.25".replace(",", header[4])))) == [
+        (None, 200, 2.25)
+    ]
+
+
 @pytest.mark.parametrize("quote", ["'", '"'])
 def test_the_loss_of_a_step_may_be_the_last_entry_of_a_dictionary(quote: str) -> None:
     entries = [f"     'metric_{number}': 2.5," for number in range(20)]
@@ -123,7 +137,7 @@ def test_a_loss_after_an_evaluation_does_not_belong_to_the_step(between: str) ->
         "Evaluating model at step 300...", "Start validating epoch 3", "Epoch 3 - Validation", "validation phase",
         "now validating", "Computing validation loss", "Entering validation", "Evaluating 300 samples",
         "Validation results at step 300:", "Test set:", "Running inference on the test set",
-        "10:00:00 INFO Validation",
+        "10:00:00 INFO Validation", "Phase: val", "phase: test", "test", "Test results:",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("fast", [True, False])

@@ -107,10 +107,10 @@ class Matcher:
                 for match in matches:
                     values = match.values(text)
                     self._record_epoch(dialect, values)
-                    self._stage.begin_epoch(
+                    self._stage.name_epoch(
                         self._where(stream, match, text)[0],
                         int(values["epoch"]),
-                        is_heading=dialect.moment == "above",
+                        dialect.moment,
                     )
             elif dialect.kind is Kind.SECTION:
                 self._section(self._where(stream, matches[0], text)[0], "training" in matches[0].values(text))

@@ -66,8 +66,9 @@ _LED = re.compile(rb"[^|\n]{0,80}\d\d:\d\d:\d\d[^|\n]{0,60}\|")
 _PASSED_OVER = re.compile(
     rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$"
     rb"|[ \t]{0,40}[{(]?['\"][\w./ -]{1,80}['\"]: ?[^{}\n]{1,80},\s{0,4}$"
+    rb"|[ \t]{1,40}[A-Za-z][\w./ -]{0,80}[:=] {0,40}[-+\d.eE]{1,24}\s{0,4}$"
 )
-"""Lines that do not end a header: a table's rule, and the other entries of a dictionary."""
+"""Lines that do not end a header: a table's rule, other entries of a dictionary, and indented names and values."""
 _DRAWN = re.compile(rb"\xe2\x94[\x82\x83]")
 
 
