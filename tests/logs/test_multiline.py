@@ -150,7 +150,7 @@ def test_rows_below_the_heading_of_an_evaluation_are_no_samples_until_training_c
     assert read(*rows, "step 91 loss 2.0", "step 92 loss 2.0", fast=fast).state.samples == 4
 
 
-@pytest.mark.parametrize("again", ["Epoch 2/3", "***** Running training *****", "step 1 loss 2.0"])
+@pytest.mark.parametrize("again", ["Epoch 2/3", "***** Running training *****", "Training phase", "step 1 loss 2.0"])
 def test_training_that_begins_again_ends_an_evaluation(again: str) -> None:
     rows = ["step 90 loss 2.25", "Validation:", "step 1 loss 9.5", "step 2 loss 9.25", again, "step 3 loss 1.5"]
     assert rows_of(read(*rows))[0][1:] == (3, 1.5)
