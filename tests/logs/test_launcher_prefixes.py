@@ -33,6 +33,11 @@ def where(*lines: str) -> list[tuple[int | None, str | None]]:
         ("\x1b[36m(Actor pid=1)\x1b[0m ", "(Actor pid=7, ip=10.0.0.2) ", [(None, None), (0, "10.0.0.2")]),
         ("0: ", " 3: ", [(0, None), (3, None)]),
         ("[1,0]<stdout>:", "[1,12]<stderr>:\t", [(0, None), (12, None)]),
+        (
+            "Tue Dec  7 13:02:26 2021[0]<stdout>:",
+            "Tue Dec 17 13:02:26 2021[12]<stderr>:",
+            [(0, None), (12, None)],
+        ),
         ("actor-worker-0: ", "actor-worker-1: ", [(0, "actor-worker-0"), (1, "actor-worker-1")]),
         ("10.0.0.7: ", "10.0.0.5: ", [(0, "10.0.0.7"), (1, "10.0.0.5")]),
         ("[10.0.0.7]\t", "[10.0.0.5]\t", [(0, "10.0.0.7"), (1, "10.0.0.5")]),

@@ -17,16 +17,20 @@ LAYOUTS = 400
 STEPS = (
     "step {s}", "step: {s}", "step={s}", "Step {s}/1000", "Step: {s}/1000", "iter {s}", "[{s}/1000]", "Iteration {s}",
     "iteration {s}:", "Iter: [{s}/1000]", "global_step = {s}", "batch {s}/1000", "it {s}", "Step [{s}/1000]",
-    "step {s:>6}/1000", "steps: {s}", "update {s}", "Train step: {s}", "train_step={s}",
+    "step {s:>6}/1000", "steps: {s}", "update {s}", "Train step: {s}", "train_step={s}", "Iteration #{s}", "STEP {s}",
+    "<{s}/1000>", "Batch {s} of 1000", "{s}/1000 steps", "iter ({s}/1000)", "batch_idx={s}",
+    "step-{s}", "[{s:>5}/ 1000]", "current step: {s}",
 )  # fmt: skip
 EPOCHS = (
     "", "", "epoch 3", "Epoch: 3", "Epoch [3/10]", "epoch=3", "ep 3/10", "[Epoch 3]", "Epoch 3/10", "Epoch: [3]",
-    "Epoch 3:", "E3", "epoch: 3/10",
+    "Epoch 3:", "E3", "epoch: 3/10", "EPOCH 3", "Epoch 3 of 10", "(epoch 3)", "epoch #3", "Epoch-3", "epoch_3",
+    "epoch 3.25/10", "cur_epoch=3",
 )  # fmt: skip
 LOSSES = (
     "loss {l}", "loss: {l}", "loss={l}", "train_loss: {l}", "Loss {l} ({l})", "train/loss {l}", "avg loss: {l}",
     "training loss = {l}", "loss:{l}", "Loss: {l} (avg {l})", "total_loss: {l}", "'loss': {l}", '"loss": {l}',
-    "mean_loss={l}", "lm loss: {l}", "ce_loss: {l}", "nll_loss {l}", "loss {l:.3e}", "xent={l}",
+    "mean_loss={l}", "lm loss: {l}", "ce_loss: {l}", "nll_loss {l}", "loss {l:.3e}", "xent={l}", "loss(avg) {l}",
+    "Loss => {l}", "loss -> {l}", "losses: total={l}", "running loss: {l}", "loss: tensor({l})", "loss is {l}",
 )  # fmt: skip
 RATES = (
     "", "", "{r} samples/s", "samples/s: {r}", "img/s={r}", "throughput: {r} samples/s", "tokens/s {r}",
@@ -45,10 +49,11 @@ OTHERS = (
     "loss_scale: 65536", "aux_loss: 0.01", "kl: 0.02", "tokens: 123456", "consumed samples: 4096", "bleu 22.1",
     "eta: 3 days", "batch size 256", "bs: 32", "gpu_mem 11.2G", "Acc@1 71.2 (70.1)",
 )  # fmt: skip
-SEPARATORS = (", ", " | ", " ", "\t", "; ", " - ", "  ", " , ")
+SEPARATORS = (", ", " | ", " ", "\t", "; ", " - ", "  ", " , ", " || ", " • ", " — ", " ~ ", " => ")
 LEADS = (
     "", "", "", "[2024-05-01 10:00:00] ", "INFO:root:", "2024-05-01 10:00:00,123 INFO ", "[INFO] ", "Train: ",
     "I0501 10:00:00.123456 140 train.py:33] ", "2024-05-01 10:00:00 | INFO | train - ", "TRAIN ", "[train] ",
+    "2024-05-01T10:00:00Z ", "[10:00:00] ", "Fold 1 ", "[2024-05-01 10:00:00,123][train][INFO] - ",
 )  # fmt: skip
 RANKS = ("[rank0] ", "[Rank 0] ", "rank 0: ", "Rank 0 | ", "[rank0]: ", "core 0: ", "xla:0 | ", "Process 0: ")
 EVALUATIONS = (

@@ -75,6 +75,20 @@ def test_two_unrelated_lines_may_come_between_a_step_and_its_loss_in_any_block(h
 CONFIGURATION = ("lr: 0.1", "step: 100", "loss: 0.5", "batch: 32")
 
 
+@pytest.mark.parametrize("heading", ["Iteration 100", "Training: epoch 3[100/2025], lr: [0.0001]"])
+def test_the_loss_of_a_step_may_be_any_of_the_indented_values_below(heading: str) -> None:
+    parts = [f"\t{name}_loss: 1.5" for name in ("class", "box", "object", "mask")]
+    assert rows_of(read_lines(heading, *parts, "\tloss: 0.5"))[0][1:] == (100, 0.5)
+    assert rows_of(read_lines(heading, *(part.strip() for part in parts), "loss: 0.5")) == []
+
+
+@pytest.mark.parametrize("header", ["Step,Loss", "Step\tLoss"])
+def test_a_table_may_have_two_columns(header: str) -> None:
+    assert rows_of(read_lines(header, *("100,2.5".replace(",", header[4]), "200,2.25".replace(",", header[4])))) == [
+        (None, 200, 2.25)
+    ]
+
+
 @pytest.mark.parametrize("quote", ["'", '"'])
 def test_the_loss_of_a_step_may_be_the_last_entry_of_a_dictionary(quote: str) -> None:
     entries = [f"     'metric_{number}': 2.5," for number in range(20)]
@@ -111,8 +125,16 @@ def test_a_loss_after_an_evaluation_does_not_belong_to_the_step(between: str) ->
 
 @pytest.mark.parametrize(
     "heading",
-    ["Validation:", "***** Running Evaluation *****", "--- testing ---", "Evaluating...", "Running validation"],
-)
+    [
+        "Validation:", "***** Running Evaluation *****", "--- testing ---", "Evaluating...", "Running validation",
+        "[2023-03-10 21:37:23,323] Validation at epoch 5", "Validation: Epoch [3/10]", "Evaluating epoch 3 ...",
+        "-- Validation --", "*** Eval ***", "=== Test ===", "VALID", "Evaluate on the validation set", "Test epoch 3",
+        "Evaluating model at step 300...", "Start validating epoch 3", "Epoch 3 - Validation", "validation phase",
+        "now validating", "Computing validation loss", "Entering validation", "Evaluating 300 samples",
+        "Validation results at step 300:", "Test set:", "Running inference on the test set",
+        "10:00:00 INFO Validation", "Phase: val", "phase: test", "test", "Test results:",
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("fast", [True, False])
 def test_rows_below_the_heading_of_an_evaluation_are_no_samples_until_training_continues(
     heading: str, fast: bool
@@ -123,10 +145,19 @@ def test_rows_below_the_heading_of_an_evaluation_are_no_samples_until_training_c
     assert read_lines(*rows, "step 91 loss 2.0", "step 92 loss 2.0", fast=fast).state.samples == 4
 
 
-@pytest.mark.parametrize("again", ["Epoch 2/3", "***** Running training *****", "step 1 loss 2.0"])
+@pytest.mark.parametrize("again", ["Epoch 2/3", "***** Running training *****", "Training phase", "step 1 loss 2.0"])
 def test_training_that_begins_again_ends_an_evaluation(again: str) -> None:
     rows = ["step 90 loss 2.25", "Validation:", "step 1 loss 9.5", "step 2 loss 9.25", again, "step 3 loss 1.5"]
     assert rows_of(read_lines(*rows))[0][1:] == (3, 1.5)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Skipping validation", "Validation accuracy improved", "Saving before validation", "Validation loss 2", "val 5",
+     "Validation finished", "Evaluated 300 samples, saving", "test_step 3"],
+)  # fmt: skip
+def test_a_line_that_mentions_an_evaluation_is_no_heading_of_one(line: str) -> None:
+    assert rows_of(read_lines("step 90 loss 2.25", line, "step 1 loss 2.0"))[0][1:] == (1, 2.0)
 
 
 def test_a_restart_ends_an_evaluation() -> None:
@@ -228,3 +259,13 @@ def test_values_stand_beneath_their_names_where_some_are_left_out() -> None:
              "2                            6.5"]  # fmt: skip
     demux = read_lines(*lines)
     assert (rows_of(demux), demux.state.samples) == ([(2, None, 6.5)], 3)
+
+
+def test_a_number_wider_than_its_column_shifts_the_cells_behind_it() -> None:
+    lines = ["epoch       lr          validation/loss  main/loss",
+             "0           3.0856612e-09             7.25",
+             "1           2.5         1.5              6.75"]  # fmt: skip
+    assert rows_of(read_lines(*lines[:2])) == []
+    lines[1] = "0           3.0856612e-09                  7.25"
+    demux = read_lines(*lines)
+    assert (rows_of(demux), demux.state.samples) == ([(1, None, 6.75)], 2)

@@ -185,6 +185,15 @@ def test_how_long_a_step_takes_is_a_rate(pace: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("pace", ["2500us/sample", "2.5 ms/sample", "0.0025 s/image", "2.5 ms/example"])
+def test_how_long_a_sample_takes_is_a_rate_of_samples(pace: str) -> None:
+    for line in (f"step 7 loss 0.5 {pace}\n", f"Epoch 1/2\n7/7 [====] - 0s {pace} - loss: 0.5 - val_loss: 0.75\n"):
+        demux = Demux()
+        demux.feed(None, line.encode())
+        demux.finish()
+        assert [(row.step, row.rate, row.rate_unit) for row in demux.snapshot().rows()] == [(7, 400.0, "examples/s")]
+
+
 @pytest.mark.parametrize("between", ["Saving checkpoint at step 20", "Evaluating at step 20", "max_steps: 20"])
 def test_a_step_that_is_only_mentioned_has_no_loss_below_it(between: str) -> None:
     assert rows_of(between, "loss: 0.5") == []
@@ -204,6 +213,47 @@ def test_steps_below_a_heading_belong_to_its_epoch() -> None:
     lines = ("epoch 3", "step 10 loss 0.5", "epoch 4", "step 20 loss 0.25")
     assert rows_of(*lines[:2]) == [(3, 10, 0.5)]
     assert rows_of(*lines) == [(4, 20, 0.25)]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "2020-05-20 03:11:48 start epoch 3/500: learning_rate = 1.8e-05 sequence_len = 28",
+        "==>>[2019-10-31 06:19:20] [Epoch=003/020] Stage 1, [Need: 00:30:12]", "10:00:00 | Epoch 3",
+        "Epoch 3 (LSTM(std), learning rate=0.0070, decay rate=0.0500 (schedule=1)): ", "TRAIN EPOCH  3:",
+        "Epoch 3 - learning rate: 0.001000 - synchronize file: syn/crfnn", "==>Epoch 3, gpu = 2, lr = 0.01 ==>",
+        "[GPU0] Epoch 3 Training ====", "---Epoch #3 started---", "Epoch 3 started at 2024-01-01 10:00:00",
+        "Start of epoch 3", "Now training epoch 3", "Beginning epoch 3 with 391 batches", "Fold 0, epoch 3",
+        "Current epoch: 3", "epoch = 3", "Epoch : 3", "Epoch No. 3", "Epoch: 3 of 10", "===> Epoch 3, lr 0.001",
+        "Epoch 3: training", "INFO:__main__:Starting epoch 3", "Running epoch 3 on 8 devices",
+    ],
+)  # fmt: skip
+def test_a_line_that_begins_an_epoch_is_a_heading(heading: str) -> None:
+    assert rows_of(heading, "step 10 loss 0.5") == [(3, 10, 0.5)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Epoch 3 finished", "Finished epoch 3", "Epoch 3 took 12s", "Epoch 3 done, lr=0.001", "End of epoch 3",
+        "Training epoch 3 took 50 s", "Epoch 3, lr 0.001, accuracy 0.5", "Saved model for epoch 3", "Best epoch 3",
+        "start training from epoch 3", "Loaded checkpoint of epoch 3", "epochs 3", "num epochs 3",
+        "Warmup for epoch 3", "Training epoch 3: 45% 12/100", "Skipping epoch 3",
+    ],
+)  # fmt: skip
+def test_a_line_that_only_mentions_an_epoch_is_no_heading(line: str) -> None:
+    assert rows_of(line, "step 10 loss 0.5") == [(None, 10, 0.5)]
+
+
+@pytest.mark.parametrize("heading", ["[Step 10/100] [Epoch 3/30] [nyudv2]", "Epoch 3/30, Batch 10/100"])
+def test_a_step_above_its_loss_has_its_epoch_on_either_side(heading: str) -> None:
+    assert rows_of(heading, "  loss: 0.5, time: 0.25") == [(3, 10, 0.5)]
+
+
+@pytest.mark.parametrize("name", ["End of epoch 3, loss", "==>End of epoch 3: loss", "epoch 3 end, train loss:"])
+def test_the_loss_at_the_end_of_an_epoch_is_a_sample_of_a_job_without_steps(name: str) -> None:
+    assert rows_of(f"{name} 0.5 ==>") == [(3, None, 0.5)]
+    assert rows_of("step 10 loss 0.25", f"{name} 0.5 ==>") == [(None, 10, 0.25)]
 
 
 def test_steps_before_the_first_heading_have_no_epoch() -> None:

@@ -80,9 +80,37 @@ def test_the_first_plain_loss_below_an_epoch_is_the_training_loss() -> None:
     assert read_lines("Epoch 4/10", "Validation:", "Loss: 0.375").state.samples == 0
 
 
-def test_an_epoch_may_have_its_duration_on_its_line() -> None:
-    assert rows_of(read_lines("Epoch: 04 | Time: 1m 25s", "\tTrain Loss: 3.75 | Train PPL:  42.5")) == [
-        (4, None, 3.75, None)
+@pytest.mark.parametrize(
+    "line",
+    ["Epoch: 04 | Time: 1m 25s", "Epoch: 04 | Epoch Time: 1m 25s", "Epoch 4 completed in 30.5s", "Epoch 4 finished",
+     "INFO - Finished epoch 4", "End of epoch 4, lr 0.1", "Epoch 4 done."],
+)  # fmt: skip
+def test_the_losses_of_an_epoch_may_follow_its_end(line: str) -> None:
+    assert rows_of(read_lines(line, "\tTrain Loss: 3.75 | Train PPL:  42.5")) == [(4, None, 3.75, None)]
+    assert read_lines(line, "Loss: 3.75").state.samples == 0
+    assert rows_of(read_lines(line, "step 10 loss 2.5")) == [(None, 10, 2.5, None)]
+
+
+BAR = "{}100%|####| {}/{} [00:10<00:00, 39.00it/s, loss={}]"
+
+
+@pytest.mark.parametrize("name", ["Val Epoch 3: ", "Validation epoch 3: ", "Epoch 3 test: ", "Testing: "])
+def test_the_bar_of_an_evaluation_is_no_sample(name: str) -> None:
+    rows = rows_of(read_lines(BAR.format("Train Epoch 3: ", 391, 391, 2.25), BAR.format(name, 40, 40, 9.5)))
+    assert rows == [(3, 391, 2.25, 39.0)]
+
+
+def test_of_bars_without_names_below_an_epoch_the_first_is_of_training() -> None:
+    lines = ["Epoch 3", BAR.format("", 391, 391, 2.25), BAR.format("", 40, 40, 9.5)]
+    assert rows_of(read_lines(*lines)) == [(3, 391, 2.25, 39.0)]
+    assert rows_of(read_lines(*lines, "Epoch 4", BAR.format("", 40, 391, 2.0))) == [(4, 40, 2.0, 39.0)]
+    assert rows_of(read_lines(*lines[1:])) == [(None, 40, 9.5, 39.0)]
+
+
+@pytest.mark.parametrize("tag", ["(val)", "[eval]", "(test set)", "(validation)"])
+def test_an_evaluation_may_be_named_behind_its_loss(tag: str) -> None:
+    assert rows_of(read_lines("step 100 loss 2.25", f"step 100 loss 9.5 {tag}", f"loss 9.5, step 100 {tag}")) == [
+        (None, 100, 2.25, None)
     ]
 
 

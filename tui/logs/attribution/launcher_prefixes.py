@@ -32,7 +32,8 @@ _SURE = re.compile(
     rb"|[A-Z]{4,8} {1,5}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} {1,12}(?P<vertex>[a-z]{1,40}\d{0,5}-\d{1,5}) {1,12}"
     # Dates that docker, kubectl and containerd put before everything else; those of others, before another's label.
     rb"|" + _ISO + rb"Z:?[ \t](?:std(?:out|err) [FP] )?"
-    rb"|(?:[A-Z][a-z]{2} {1,2}\d{1,2}(?:, \d{4},)?|\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d(?:[.,]\d{1,9})?:? (?:running: )?"
+    rb"|(?:(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {1,2}\d{1,2}(?:, \d{4},)?|\d{4}-\d\d-\d\d) \d\d:\d\d:\d\d"
+    rb"(?:(?:[.,]\d{1,9})?:? (?:running: )?| \d{4})"
     rb"(?=\[(?:\d{1,9},)?\d{1,5}\]<std|\[(?:rank|default)\d{1,5}\]: ?|\([\w.:/-]{0,100} ?pid=\d)"
 )
 """Unambiguous forms. Sources: the public documentation of each tool."""

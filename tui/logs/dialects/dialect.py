@@ -122,7 +122,8 @@ class Dialect:
     rate: RateKind = RateKind.UNKNOWN
     """What `rate` counts, for one core or all; if unknown, the words beside the number decide."""
     moment: str = ""
-    """For epochs: `begin` (samples of all cores follow), `end` (they came before) or `above` (steps below it)."""
+    """For epochs: `begin` (samples of all cores follow), `end` (they came before), `above` (steps below it) or none
+    (only the epoch's loss follows)."""
     ignored_loss: float | None = None
     """A printed loss that stands for none (torchtitan's pipeline stages print -1)."""
     reach: int = LONGEST

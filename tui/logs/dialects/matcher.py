@@ -243,7 +243,7 @@ class Matcher:
         self._state.epochs.anchor(epoch, dialect.moment, self._state.table)
         if "accuracy" in figures:
             self._note_accuracy(figures["accuracy"])
-        self._stage.begin_epoch(slot, epoch, is_heading=dialect.moment == "above")
+        self._stage.name_epoch(slot, epoch, dialect.moment)
 
     def _note_facts(self, values: Mapping[str, bytes]) -> None:
         for name, value in values.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Protocol
@@ -38,6 +39,8 @@ _VALUE = rb"(?&NUMBER)(?=s?$)"
 _FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
 _CELL = re.compile(rb"\S+(?: \S+)*")
 """A cell of a table whose columns are two blanks apart."""
+_MOST_SHIFTED = 3
+"""Most bytes by which numbers that are wider than their columns shift a cell to the right."""
 _NAMED_VALUE = re.compile(rb"[|] {0,40}([A-Za-z][\w./ -]{0,80}?) {0,80}[|] {0,80}([^| \n]{0,40}) {0,80}[|]\s{0,8}$")
 _RULE = re.compile(rb"-{12,400}\s{0,8}$")
 _VALUES_BY_COLUMN = {
@@ -63,8 +66,9 @@ _LED = re.compile(rb"[^|\n]{0,80}\d\d:\d\d:\d\d[^|\n]{0,60}\|")
 _PASSED_OVER = re.compile(
     rb"(?:[\s+=-]|\xe2[\x94\x95][\x80-\xbf]){0,400}$"
     rb"|[ \t]{0,40}[{(]?['\"][\w./ -]{1,80}['\"]: ?[^{}\n]{1,80},\s{0,4}$"
+    rb"|[ \t]{1,40}[A-Za-z][\w./ -]{0,80}[:=] {0,40}[-+\d.eE]{1,24}\s{0,4}$"
 )
-"""Lines that do not end a header: a table's rule, and the other entries of a dictionary."""
+"""Lines that do not end a header: a table's rule, other entries of a dictionary, and indented names and values."""
 _DRAWN = re.compile(rb"\xe2\x94[\x82\x83]")
 
 
@@ -142,8 +146,13 @@ class TableHeader:
 
     def _beneath_names(self, line: bytes) -> list[bytes]:
         """Return a cell for each name, empty if none begins below it; no cells if any begins elsewhere."""
-        found = {match.start(): match[0] for match in _CELL.finditer(line)}
-        return [found.get(start, b"") for start in self._starts] if found.keys() <= set(self._starts) else []
+        cells = [b""] * len(self._starts)
+        for match in _CELL.finditer(line):
+            index = bisect_right(self._starts, match.start()) - 1
+            if index < 0 or cells[index] or match.start() > self._starts[index] + _MOST_SHIFTED:
+                return []
+            cells[index] = match[0]
+        return cells
 
     def _trains(self, cells: Sequence[bytes]) -> bool:
         cell = b"train" if self._split is None else cells[self._split].lower()

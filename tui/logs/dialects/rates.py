@@ -9,7 +9,7 @@ from functools import lru_cache
 from tui.logs.dialects.dialect import SUFFIXES
 from tui.logs.state.rate_kinds import RateKind
 
-GROUPS = ("its", "pace", "milli", "micro", "named_pace", "named_milli", "unit", "counted", "counts")
+GROUPS = ("its", "pace", "milli", "micro", "each", "named_pace", "named_milli", "unit", "counted", "counts")
 """Groups from which a rate is computed if a line prints none, and groups that say what it counts."""
 
 _WORDS_OF_KINDS = (
@@ -46,7 +46,8 @@ def kind_of(values: Mapping[str, bytes], dialect: RateKind) -> RateKind:
         names = () if values.keys() & {"its", "pace"} else ("unit", "counted", "counts")
         return dialect or _kind_named(b" ".join(values[name] for name in names if name in values))
     if "its" in values or "pace" in values or "named_pace" in values:
-        return _kind_named(values.get("counted") or values.get("counts") or b"") or RateKind.STEPS
+        counted = next((values[name] for name in ("counted", "counts", "each") if name in values), b"")
+        return _kind_named(counted) or RateKind.STEPS
     return RateKind.UNKNOWN
 
 

@@ -49,6 +49,8 @@ class _WorkerState:
     """Whether no loss was printed since an epoch was named."""
     full_bar: tuple[int, bytes] | None = None
     """Last step and total of its progress bar, once that is full."""
+    total: bytes | None = None
+    """The total of the first bar without a name below the heading of an epoch; one with another total evaluates."""
     has_steps: bool = False
     """Whether it prints steps with a loss; then an epoch's loss is their mean, and no sample."""
     has_epochs: bool = False
@@ -81,6 +83,11 @@ class _WorkerState:
         if total.isdigit() and step >= int(total):
             self.full_bar = step, total
         return True
+
+    def draws_again(self, total: bytes) -> bool:
+        """Return whether a bar without a name has the total of the first one below the heading of the epoch."""
+        self.total = self.total or total
+        return self.total == total
 
     def take_first_loss(self) -> bool:
         """Return whether this loss is the first since an epoch was named."""
@@ -129,13 +136,15 @@ class TrainingStage:
         for worker in self._workers.values():
             worker.evaluation, worker.heading, worker.is_evaluating = None, UNKNOWN, False
 
-    def begin_epoch(self, slot: int, epoch: int, *, is_heading: bool) -> None:
-        """Note that a worker named an epoch; `is_heading` if the steps below do not name it."""
+    def name_epoch(self, slot: int, epoch: int, moment: str) -> None:
+        """Note that a worker named an epoch, at a `Dialect.moment`."""
         worker = self._worker(slot)
-        if is_heading:
+        worker.epoch, worker.is_epoch_new = epoch, bool(moment) or (worker.is_epoch_new and epoch == worker.epoch)
+        if not moment:
+            return
+        if moment == "above":
             worker.heading = epoch
-        worker.epoch, worker.is_epoch_new = epoch, True
-        worker.full_bar = worker.evaluation = None
+        worker.full_bar = worker.total = worker.evaluation = None
         worker.is_evaluating = False
 
     def begin_training(self, slot: int) -> None:
@@ -173,6 +182,13 @@ class TrainingStage:
         slot, epoch, step = record[0], record[3], record[4]
         worker, role = self._worker(slot), dialect.role
         if role.has_epoch_above and not worker.continues_bar(values):
+            return ()
+        if (
+            role is Role.SAMPLE
+            and "total" in values
+            and worker.heading != UNKNOWN
+            and not worker.draws_again(values["total"])
+        ):
             return ()
         if role.is_summary and worker.has_steps:
             return ()

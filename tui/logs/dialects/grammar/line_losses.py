@@ -12,7 +12,11 @@ from tui.logs.dialects.grammar.line_values import Value, words_meaning
 
 _BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
 """A line's beginning that only marks the epoch as the best."""
-_EVALUATED_BEHIND = re.compile(rb"\s?\(?(?:on|for|in) (?:the )?(?:val|test|dev|eval|held)")
+_EVALUATED_BEHIND = re.compile(
+    rb"\s?\(?(?:on|for|in) (?:the )?(?:val|test|dev|eval|held)"
+    rb"|.*[(\[](?i:val(?:id(?:ation)?)?|eval(?:uation)?|test|dev)(?: set)?[)\]]\W{0,8}$"
+)
+"""Text after a loss that says that it is an evaluation's."""
 _NEUTRAL_UNIT = re.compile(rb"[ \t]{0,8}(?:$|[^\w%\s]|(?=[A-Za-z_\d+-])(?<=[ \t]))|(?=\s)")
 
 

@@ -14,7 +14,7 @@ _NO_FIGURES = re.compile(
     rb"^[IWEF]\d{4} {1,2}\d\d:\d\d:\d\d\.\d{1,9} {1,9}\d{1,20} [\w.]{1,80}:\d{1,6}\]"  # what glog begins lines with
     rb"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}(?!\d)"
     rb"|\d{4}[-/.]\d\d[-/.]\d\d(?:[T_ ](?=\d))?|\d{1,4}/\d\d?/\d\d(?:\d\d)?(?![\d/])"  # dates
-    rb"|(?<![\d:])\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?(?![\d:])"  # clocks and spans
+    rb"|(?<![\d:])\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?(?:Z(?!\w))?(?![\d:])"  # clocks and spans
     rb"|\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?"  # addresses
     rb"|\d{1,3}(?:\.\d{1,4})?\s?%(?:\|[# \d\x80-\xff]{1,400}(?=\|))?"  # shares, with a bar of them
     rb"|[\w./-]{1,80}\.(?:py|cc|cpp|h5|pth?|ckpt|bin|tar|npz)(?::\d{1,6})?"  # files
@@ -52,9 +52,9 @@ _PLACE_LEAD = re.compile(rb"(?:^|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[
 COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
 )
-_TAG = re.compile(rb"\w[\])][\s\[\]()]{1,40}$")
+_TAG = re.compile(rb"\w[\])]:?[\s\[\]()<]{1,60}$")
 _COUNTED = re.compile(
-    rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]| \d|(?<!s)[ :=#\[(]{1,3}\d)"
+    rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]| \d| tim|(?<!s)[ :=#\[(-]{1,3}\d)"
 )
 """What a number counts, if that follows it: `120 steps`, `120/391 batches`, `3rd epoch`."""
 _LOSS_OF = re.compile(rb"\s?[(\[@]\s?$")
@@ -64,7 +64,7 @@ _SIGN = re.compile(rb"(?:(?:\w[:=#.\[(]|[:=#]) {0,3}|[A-Za-z]_?)$")
 _BRACKETS = re.compile(rb"[\s\[\](){}<>,|:.-]{1,40}$")
 """What can stand between an epoch and a step in it: `[3][120/391]`."""
 _LOSS_ABOVE = re.compile(rb"(?i:loss(?:es)?)[^\w\n]{1,4}$")
-"""The name of the losses of training and of an evaluation that follow: `Loss: Train 0.5`."""
+"""The name of the losses of several kinds that follow: `Loss: Train 0.5`."""
 _LISTED = re.compile(
     rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss|[Cc]ost))?"
     rb"\s?[\s:=\])][\s\[(]{0,4}([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
@@ -166,12 +166,14 @@ def _single(plain: bytes) -> Iterator[Value]:
                 if (has_sign or words == (b"is",)) and words_meaning("behind").issuperset(words):
                     words = last_loss
                 last_loss = ()
-            was_counted = bool(unit) and (index == 0 or was_counted) and words_meaning("so_far").issuperset(words)
+            is_place = after is not None and after.start() in totals
+            may_count = bool(unit) and (index == 0 or is_place or was_counted)
+            was_counted = may_count and words_meaning("so_far").issuperset(words)
             yield Value(
                 number.start(),
                 number.end(),
                 unit if was_counted else words,
-                is_place=after is not None and after.start() in totals,
+                is_place=is_place,
                 leads=_PLACE_LEAD.search(plain, max(0, end - 1), begin) is not None,
                 name_start=name_start,
                 is_tagged=_TAG.search(plain, end, begin) is not None,
@@ -202,7 +204,7 @@ def _name_of(
     elif is_sentence:
         name = b" ".join((name, *unit))
     loss, words = _words_of(name)
-    if words and words_meaning("train").issuperset(words) and _LOSS_ABOVE.search(plain, end, start):
+    if words and words_meaning("loss_kind").issuperset(words) and _LOSS_ABOVE.search(plain, end, start):
         words = (*words, b"loss")
     elif words and words[-1] in words_meaning("step", "epoch") and _LOSS_OF.search(plain, lead, start):
         loss = _words_of(_name_before(plain, lead, start)[0])[1]

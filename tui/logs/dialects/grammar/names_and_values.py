@@ -164,9 +164,9 @@ def _read_head(text: bytes, values: Sequence[Value]) -> _Record | None:
     """Return the step, and its epoch, of a line that begins with them; its loss may follow on another line."""
     if not values or evaluation_pattern().search(text) or not _HEAD_END.search(text):
         return None
-    epoch = values[0] if is_count(values[0], "epoch", is_first=True) else None
-    step = values[0] if epoch is None else values[min(1, len(values) - 1)]
-    if step is epoch or not (is_count(step, "step", is_first=True) or (epoch and step.is_place and step.follows)):
+    epoch = next((value for value in values[:2] if is_count(value, "epoch", is_first=True)), None)
+    step = next((value for value in values[:2] if value is not epoch), None)
+    if step is None or not (is_count(step, "step", is_first=True) or (epoch and step.is_place and step.follows)):
         return None
     return _Record("head", {"step": step} | ({"epoch": epoch} if epoch is not None else {}))
 
