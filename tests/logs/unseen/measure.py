@@ -36,8 +36,10 @@ SETS = (
     "held_out_november_30",
     "renumbered_december",
     "held_out_december",
+    "renumbered_december_2",
+    "held_out_december_2",
 )
-HELD_OUT = {"held_out_november_30", "held_out_december"}
+HELD_OUT = {"held_out_december_2"}
 """Sets whose differences are never printed."""
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6
