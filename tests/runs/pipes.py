@@ -185,14 +185,16 @@ def tagged(*tags: str) -> list[int]:
 
 def ended(worker: PipeWorker, run: Run) -> dict[str, str]:
     """Wait until a job and its supervisor have ended; return the fields of the job's status file."""
-    status = worker.directory(run) / "status"
-    wait_until(status.exists)
-    wait_until(lambda: _is_unlocked(worker.directory(run) / "alive"))
-    return dict(pair.split("=", 1) for pair in status.read_text().split())
+    directory = worker.directory(run)
+    wait_until(lambda: has_ended(directory))
+    return dict(pair.split("=", 1) for pair in (directory / "status").read_text().split())
 
 
-def _is_unlocked(path: Path) -> bool:
-    with path.open("rb") as lock:
+def has_ended(directory: Path) -> bool:
+    """Return whether the job of a worker's run directory has ended and so has its supervisor, which lives longer."""
+    if not (directory / "status").exists():
+        return False
+    with (directory / "alive").open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

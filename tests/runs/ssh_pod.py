@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.run_records import make_run
-from tests.runs.pipes import tagged
+from tests.runs.pipes import has_ended, tagged
 from tests.sshd import OpensshWorker
 from tests.waiting import wait_until
 from tui.pod.run import RunState, make_run_id
@@ -73,6 +73,12 @@ class Pod:
 
     def remote(self, directory: RunDirectory, worker: int) -> Path:
         return self.workers[worker].home / ".tpu-tui" / "runs" / directory.id / str(worker)
+
+    def end_jobs(self, directory: RunDirectory) -> None:
+        """Let jobs end that wait for the file `end` in their home, and wait until every worker knows how."""
+        for worker in self.workers:
+            (worker.home / "end").touch()
+        wait_until(lambda: all(has_ended(self.remote(directory, index)) for index in range(len(self.workers))))
 
     def tags(self, directory: RunDirectory) -> list[str]:
         found = [self.remote(directory, index) / "tag" for index in range(len(self.workers))]

@@ -155,9 +155,7 @@ def test_a_lost_run_takes_the_state_that_all_its_workers_report(pod: Pod) -> Non
     state, size = status_of(here).state, here.events_size()
     assert state is RunState.RUNNING
     assert listed() == (state, size)
-    for worker in pod.workers:
-        (worker.home / "end").touch()
-    wait_until(lambda: all((pod.remote(here, index) / "status").exists() for index in range(3)))
+    pod.end_jobs(here)
     state, size = listed()
     assert state is RunState.FAILED
     assert listed() == (state, size)

@@ -174,9 +174,7 @@ def test_a_stop_that_comes_after_the_end_of_a_lost_run_finds_how_it_ended(
         worker.stop()
     assert over(directory).state is RunState.LOST
     unattended(directory)
-    for worker in pod.workers:
-        (worker.home / "end").touch()
-    wait_until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
+    pod.end_jobs(directory)
     for worker in pod.workers:
         worker.start()
     assert [answer.exit_code for answer in pod.stop(directory)] == [code] * 3

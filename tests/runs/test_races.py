@@ -41,13 +41,6 @@ def keeper_of(directory: RunDirectory) -> int:
     return pid
 
 
-def end_jobs(pod: Pod, directory: RunDirectory) -> None:
-    """Let the jobs end by themselves, and wait until every worker has recorded the exit."""
-    for worker in pod.workers:
-        (worker.home / "end").touch()
-    wait_until(lambda: all((pod.remote(directory, index) / "status").exists() for index in range(3)))
-
-
 @needs_pod
 def test_a_launch_prevented_by_a_stop_from_another_machine_counts_as_stopped_and_is_not_retried(pod: Pod) -> None:
     spec = pod.spec("sleep", "1000", restarts=3)
@@ -130,7 +123,7 @@ def test_a_stop_after_the_end_does_not_change_how_the_run_ended(pod: Pod, attend
     os.kill(keeper, signal.SIGSTOP if attended else signal.SIGKILL)
     if not attended:
         unattended(directory)
-    end_jobs(pod, directory)
+    pod.end_jobs(directory)
     assert [answer.confirmed for answer in pod.stop(directory)] == [True] * 3
     if attended:
         os.kill(keeper, signal.SIGCONT)
@@ -194,7 +187,7 @@ def test_a_run_deleted_on_its_workers_before_its_end_is_known_here_is_lost_and_n
     directory = pod.running("sh", "-c", UNTIL_END)
     os.kill(keeper_of(directory), signal.SIGKILL)
     unattended(directory)
-    end_jobs(pod, directory)
+    pod.end_jobs(directory)
     for index in range(3):
         shutil.rmtree(pod.remote(directory, index).parent)
     asyncio.run(ensure_keeper(directory, pod.access, timeouts=pod.timeouts))
