@@ -167,6 +167,7 @@ class IapTunnels:
         finally:
             if process.returncode is None:
                 process.kill()
+                await process.wait()
         if process.returncode:
             raise errors.IAP_NO_TOKEN.error(worker, words=complaint.decode("utf-8", "replace"))
         return token.decode().strip()
