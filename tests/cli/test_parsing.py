@@ -84,12 +84,12 @@ def test_further_words_may_follow_an_option() -> None:
 
 
 def test_a_word_too_many_is_refused_with_the_commands_own_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for words in (["status", "run", "more"], ["runs", "--bogus"], ["config", "show", "x"]):
+    for name, words in (("status", ["run", "more"]), ("runs", ["--bogus"]), ("config show", ["x"])):
         with pytest.raises(SystemExit):
-            parse(words)
+            parse([*name.split(), *words])
         printed = capsys.readouterr().err
         assert words[-1] in printed
-        assert f"tpu-tui {words[0]} --help" in printed
+        assert f"tpu-tui {name} --help" in printed
 
 
 def test_help_shows_what_a_command_does_and_where_the_jobs_words_go(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def test_a_run_with_a_similar_name_is_suggested(home: Path, text: str) -> None:
 
 
 def test_last_is_an_error_without_any_run(home: Path) -> None:
-    with pytest.raises(UsageError, match="no last run"):
+    with pytest.raises(UsageError, match="there is no run in"):
         resolve(home, "last")
 
 

@@ -181,7 +181,7 @@ def _take_further_words(args: argparse.Namespace, words: list[str], parser: Pars
         setattr(args, many, [*getattr(args, many), *words])
     elif words:
         if args.command:
-            parser.prog = f"{parser.prog} {args.command}"
+            parser.prog = f"{parser.prog} {full_name(args)}"
         hint = f"put the command after --: {parser.prog} {getattr(args, 'slice', '')} -- {' '.join(words)}"
         parser.refuse(f"unrecognized arguments: {' '.join(words)}", hint if getattr(args, "takes_job", False) else "")
 

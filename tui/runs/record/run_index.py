@@ -123,7 +123,7 @@ def _newest(runs_home: Path) -> RunDirectory:
         directories = [directory for directory in opened if directory is not None]
         if directories:
             return max(directories, key=lambda directory: directory.run.created)
-    raise UsageError("no last run", why=f"there is none in {runs_home}", remedy="start one with `tpu-tui launch`")
+    raise UsageError(f"there is no run in {runs_home} yet", remedy="start one with `tpu-tui launch`")
 
 
 def _suggest(text: str, names: list[str]) -> str:
