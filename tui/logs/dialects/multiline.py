@@ -262,9 +262,13 @@ class OpenHeaders:
         if table.is_training:
             self._opened[slot] = table, table.patience
 
+    def has_step(self, slot: int) -> bool:
+        """Return whether a step is open whose loss has not come yet."""
+        return isinstance(self._opened.get(slot, (None,))[0], StepHeader)
+
     def end_step(self, slot: int) -> None:
         """Note that a sample came, so that a step above it has no loss."""
-        if isinstance(self._opened.get(slot, (None,))[0], StepHeader):
+        if self.has_step(slot):
             del self._opened[slot]
 
     def take_value(self, slot: int, line: bytes) -> list[Row] | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tui.logs.core_row import HAS_LOSS, UNKNOWN
+from tui.logs.core_row import HAS_LOSS, HAS_RATE, UNKNOWN
 from tui.logs.dialects.dialect import Dialect, Role
 from tui.logs.state.samples import Record
+
+_PACE_WITHIN = 2048
+"""Most bytes between the beginnings of a sample and of the line with its rate."""
 
 
 @dataclass(slots=True)
@@ -68,6 +71,8 @@ class _WorkerState:
     is_evaluating: bool = False
     """Whether the last heading was an evaluation's, and no loss without a step was printed since."""
     evaluation: _Evaluation | None = None
+    newest: Record | None = None
+    """The newest sample, which a rate on another line may complete."""
     parts: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Unfinished samples by the name of the dialect."""
 
@@ -88,6 +93,13 @@ class _WorkerState:
         """Return whether a bar without a name has the total of the first one below the heading of the epoch."""
         self.total = self.total or total
         return self.total == total
+
+    def take_pace(self, pace: Record) -> tuple[Record, ...]:
+        """Return the newest step with nothing but this rate, which completes its sample; nothing if that has a rate."""
+        newest, self.newest = self.newest, None
+        if newest is None or newest[4] == UNKNOWN or newest[8] & HAS_RATE or not pace[8] & HAS_RATE:
+            return ()
+        return ((*newest[:5], *pace[5:]),) if 0 <= pace[-1] - newest[-1] <= _PACE_WITHIN else ()
 
     def take_first_loss(self) -> bool:
         """Return whether this loss is the first since an epoch was named."""
@@ -155,7 +167,7 @@ class TrainingStage:
     def begin_evaluation(self, slot: int, newest: tuple[int, int] | None) -> None:
         """Note that a worker's next lines are an evaluation's; `newest` are epoch and step of its newest sample."""
         worker = self._worker(slot)
-        worker.is_epoch_new, worker.is_evaluating = False, True
+        worker.is_epoch_new, worker.is_evaluating, worker.newest = False, True, None
         worker.evaluation = None if newest is None else _Evaluation(*newest)
 
     def epoch_of(self, slot: int) -> int:
@@ -181,6 +193,8 @@ class TrainingStage:
         """Return the training samples that a match shows to be certain: itself, a held one before it, or none."""
         slot, epoch, step = record[0], record[3], record[4]
         worker, role = self._worker(slot), dialect.role
+        if role is Role.PACE:
+            return worker.take_pace(record)
         if role.has_epoch_above and not worker.continues_bar(values):
             return ()
         if (
@@ -206,6 +220,7 @@ class TrainingStage:
             return worker.take_doubtful(record)
         if step != UNKNOWN and record[8] & HAS_LOSS and not worker.has_certain_steps:
             worker.has_certain_steps, worker.held_row = True, None
+        worker.newest = record
         return (record,)
 
     def _worker(self, slot: int) -> _WorkerState:
