@@ -25,6 +25,9 @@ READ = [
     ('epoch=3 step=120 train_loss=0.5123 val_loss=0.6123', 3, 120, 0.5123),
     ('step 120 - loss: 0.5123 - lr: 1e-4 - tok/s: 12345', None, 120, 0.5123),
     ('[Step 120/5000] loss=0.5123 (avg 0.6) | 12.3 samples/s', None, 120, 0.5123),
+    ('INFO: epoch 3-120, loss: 0.5123', 3, 120, 0.5123),
+    ('Epoch 3-120/391 | loss 0.5123', 3, 120, 0.5123),
+    ('Epoch 3-7 | step 120 | loss 0.5123', 3, 120, 0.5123),
     ("Iter 120: loss = tensor(0.5123, device='xla:0', grad_fn=<X>)", None, 120, 0.5123),
     ('2024-01-01 10:00:00 | train | epoch 3 | 120/391 batches | loss 0.5123 | 45.1 ms/batch', 3, 120, 0.5123),
     ('| epoch   3 |   200/ 2983 batches | lr 5.00 | ms/batch 33.30 | loss  5.12 | ppl   166.8', 3, 200, 5.12),
@@ -269,6 +272,11 @@ def test_training_continues_after_a_test_in_lower_case() -> None:
     )
     assert rows_of(*lines) == [(0, None, 0.5)]
     assert rows_of(*lines, "epoch: 1, loss is: 0.25") == [(1, None, 0.25)]
+
+
+def test_several_batches_or_epochs_are_no_epoch_with_a_step() -> None:
+    assert rows_of("epoch 3 batches 100-200 loss 0.5") == [(3, None, 0.5)]
+    assert [step for _epoch, step, _loss in rows_of("epochs 1-5 loss 0.5")] == [None]
 
 
 def test_the_reading_of_a_line_depends_on_its_shape_alone() -> None:

@@ -95,7 +95,7 @@ class _WorkerState:
         return self.total == total
 
     def take_pace(self, pace: Record) -> tuple[Record, ...]:
-        """Return the newest step with nothing but this rate, which completes its sample; nothing if that has a rate."""
+        """Return the newest step with only this rate, which completes its sample; nothing if it has a rate."""
         newest, self.newest = self.newest, None
         if newest is None or newest[4] == UNKNOWN or newest[8] & HAS_RATE or not pace[8] & HAS_RATE:
             return ()

@@ -39,6 +39,9 @@ _NAME = re.compile(
 )
 _LISTED_NAME = re.compile(rb"(?:^|, )([A-Za-z_][\w/.@-]{0,60}), {0,4}$")
 """A name that a comma separates from its number: `loss_train, 0.658`."""
+_EPOCH_BEFORE = re.compile(rb"(?<![A-Za-z])(?i:epoch|ep)[^\w\n]{0,4}$")
+_STEP_BEHIND = (b"i",)
+"""The name of a step that a dash separates from its epoch, `epoch 4-20`: the least-known one."""
 _METRIC = re.compile(rb"(?<![A-Za-z_])(?:name|key|metric|tag) ?[:=] {0,4}([A-Za-z_][\w/.@-]{0,60})")
 """The name of a number that the line calls a value: `name=loss value=0.5`."""
 _LONGEST_NAME = 160
@@ -151,15 +154,20 @@ def _single(plain: bytes) -> Iterator[Value]:
     end, begin = 0, None
     last_loss: tuple[bytes, ...] = ()
     was_counted, is_sentence, unit_end = False, False, 0
+    is_in_epoch = False
     for index, number in enumerate(numbers):
         after = numbers[index + 1] if index + 1 < len(numbers) else None
         begin = number.start() if begin is None else begin
+        was_epoch, is_in_epoch = is_in_epoch, False
         if after is not None and plain[number.end() : after.start()] == b"-":
-            continue  # a range has the name before its first number
+            is_in_epoch = _EPOCH_BEFORE.search(plain, end, begin) is not None
+            if not is_in_epoch:
+                continue  # a range has the name before its first number
         if number.start() not in totals:
             unit, unit_end = _unit_behind(plain, number.end())
             words, name_start, loss, is_sentence = _name_of(plain, end, begin, unit)
-            has_sign = _SIGN.search(plain, end, begin) is not None
+            has_sign = was_epoch or _SIGN.search(plain, end, begin) is not None
+            words = _STEP_BEHIND if was_epoch else words
             if words and words[-1] in words_meaning("step", "epoch"):
                 last_loss = loss or last_loss
             else:
