@@ -184,6 +184,13 @@ def test_an_evaluation_with_regular_steps_may_pass_the_last_training_step() -> N
     assert rows_of(read_lines(*rows, "step 30 loss 2.0", "step 40 loss 1.5")) == [(None, 40, 1.5)]
 
 
+def test_a_step_that_is_printed_again_after_an_evaluation_begins_the_next_epoch() -> None:
+    rows = ["step 0 loss 2.5", "step 90 loss 2.25", "Validation:", "step 0 loss 9.5", "step 0 loss 1.5"]
+    assert rows_of(read_lines(*rows)) == [(None, 90, 2.25)]
+    assert rows_of(read_lines(*rows, "step 10 loss 1.25")) == [(None, 10, 1.25)]
+    assert rows_of(read_lines(*rows, "step 0 loss 1.25")) == [(None, 90, 2.25)]
+
+
 @pytest.mark.parametrize("line", ["Validation:", "Validation: 100", "Testing..."])
 def test_the_heading_of_an_evaluation_before_any_training_has_no_effect(line: str) -> None:
     assert rows_of(read_lines(line, "step 1 loss 2.5")) == [(None, 1, 2.5)]

@@ -23,20 +23,23 @@ class _Evaluation:
     """The step evaluated last."""
     stride: int = UNKNOWN
     """The difference between the last two steps."""
+    begins_again: bool = False
+    """Whether the last two steps were the same, so that the second may be training's."""
 
     def is_training(self, epoch: int, step: int) -> bool:
         """Return whether a row is training's again: it continues where training stopped, or its step goes back.
 
         A row whose step has the same difference as the one before is the evaluation's, however large the step is.
+        Of two rows with the same step the second may be training's, which the next step shows.
         """
         stride = step - self.step if UNKNOWN != self.step < step else UNKNOWN
         if UNKNOWN not in (epoch, self.trained_epoch) and epoch != self.trained_epoch:
             continues = epoch > self.trained_epoch
         else:
             continues = UNKNOWN != self.trained_step < step and (stride == UNKNOWN or stride != self.stride)
-        if continues or UNKNOWN != step < self.step:
+        if continues or UNKNOWN != step < self.step or (self.begins_again and step > self.step):
             return True
-        self.step, self.stride = step, stride
+        self.step, self.stride, self.begins_again = step, stride, UNKNOWN != step == self.step
         return False
 
 
