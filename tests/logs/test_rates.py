@@ -146,6 +146,12 @@ def test_a_time_that_is_named_as_a_rate_is_turned_over(printed: str) -> None:
     assert only("step 20 loss 2.5 it/s 4.0 s/it 0.5").rate == 4.0
 
 
+def test_a_comma_behind_the_number_of_a_count_separates_it_from_the_rate() -> None:
+    assert only("step 20 loss 2.5 batch size 256,282.1 it/s").rate is None
+    assert only("step 20 loss 2.5 batch_size: 256,282.1 it/s").rate is None
+    assert only("step 20 loss 2.5 at 256,282.1 it/s").rate == 256_282.1
+
+
 @pytest.mark.parametrize("separated", ["time 3.5s / iter 100", "time 3.5s / step: 100", "3.5 s / batch=100"])
 def test_a_slash_between_values_makes_no_rate(separated: str) -> None:
     assert only(f"epoch 1 step 20 / loss 2.5 / {separated}").rate is None

@@ -21,7 +21,7 @@ _NO_FIGURES = re.compile(
 )
 _GLUED = b"|".join(
     rb"(?<=(?<![\w./-])(?i:%b))" % (word + line)
-    for word in (b"epoch", b"ep", b"e", b"step", b"iter", b"batch")
+    for word in (b"epoch", b"ep", b"e", b"step", b"iter", b"iteration", b"batch")
     for line in (b"", b"_")
 )
 _SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s|[KMGT]i?B?)\b")
@@ -51,6 +51,8 @@ _SENTENCE_END = re.compile(rb"(?<=[A-Za-z]{5})\. ")
 _RATE_UNIT = re.compile(rb" ?[A-Za-z]{1,12}/(?:s|sec|second|step|it|iter|batch)\b(?= [A-Za-z_])")
 """A unit after a number and before the next name: `274.4 samples/s Epoch 3`."""
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
+_BRACKETED = re.compile(rb"\[(\s{0,12}\d{1,12})\|(\s{0,12}\d{1,12})\]")
+"""A number and its total in brackets, with a bar right behind it: `[20|1000]`; `[3 | 20]` is an epoch and a step."""
 _PLACE_LEAD = re.compile(rb"(?:^|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[ :]{1,2})\s{0,12}$")
 COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
@@ -140,7 +142,8 @@ def values_of(text: bytes) -> Iterator[Value]:
     plain = _NO_FIGURES.sub(_blank, text)
     plain = _WRAPPING.sub(_blank, plain).translate(_WITHOUT_QUOTES)
     yield from _listed(plain)
-    yield from _single(_LISTED.sub(lambda match: b";" * len(match[0]), plain))
+    plain = _LISTED.sub(lambda match: b";" * len(match[0]), plain)
+    yield from _single(_BRACKETED.sub(rb"[\1/\2]", plain))
 
 
 def _single(plain: bytes) -> Iterator[Value]:
