@@ -113,7 +113,8 @@ def words_meaning(*kinds: str) -> frozenset[bytes]:
 @cache
 def _foreign() -> re.Pattern[bytes]:
     words = sorted(read_catalogue().translations, key=len, reverse=True)
-    return re.compile(rb"(?<![A-Za-z])(" + b"|".join(words) + rb")(?:[\xd0\xd1][\x80-\xbf]){0,12}(?![A-Za-z])")
+    # Without a lookbehind in front, `re` skips to the first bytes of the words.
+    return re.compile(b"(" + b"|".join(words) + rb")(?:[\xd0\xd1][\x80-\xbf]){0,12}(?![A-Za-z])")
 
 
 def translate(text: bytes) -> bytes:
@@ -122,6 +123,8 @@ def translate(text: bytes) -> bytes:
 
 
 def _in_english(match: re.Match[bytes]) -> bytes:
+    if match.string[max(0, match.start() - 1) : match.start()].isalpha():
+        return match[0]
     english, size = read_catalogue().translations[match[1]], len(match[0])
     if english not in _COUNTING:
         return english.ljust(size, b"_")
