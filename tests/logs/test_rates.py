@@ -64,6 +64,7 @@ def test_steps_a_second_do_not_add_up() -> None:
         ("Epoch 1 step 20 loss: 2.5 tokens/s/device: 350.0", "tokens/s", 350.0, None),
         ("Epoch 1 step 20 loss: 2.5 global_samples/s: 350.0", "examples/s", 350.0, 350.0),
         ("Epoch 1 step 20 loss: 2.5 throughput: 128.5", None, 128.5, None),
+        ("{'loss/train': '2.5', 'examples_per_second': '5.5', 'counters/updates': 20}", "examples/s", 5.5, 11.0),
         ('{"step": 20, "loss": 2.5, "tokens_per_sec": 99.5}', "tokens/s", 99.5, 199.0),
     ],
 )  # fmt: skip

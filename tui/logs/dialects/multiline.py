@@ -24,7 +24,7 @@ _EVALUATES = rb"(?<![A-Za-z])(?&EVALUATION)"
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
 _EPOCHS = ("epoch", "epochs", "e")
 _LOSSES = (
-    "train_loss", "training_loss", "loss_train", "train_loss_step", "loss",
+    "train_loss", "training_loss", "loss_train", "train_loss_step", "trn_loss", "loss",
     "total_loss", "train_total_loss", "main_loss",
 )  # fmt: skip
 _A_WHOLE = re.compile(r"train_(?:total_\w+_|\w+_total_)loss$")
