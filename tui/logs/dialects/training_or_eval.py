@@ -12,6 +12,9 @@ from tui.logs.state.samples import Record
 _PACE_WITHIN = 2048
 """Most bytes between the beginnings of a sample and of the line with its rate."""
 
+_MOST_OF_AN_EPOCH = 5
+"""Most losses without a name of their own that a job prints once an epoch: of training, evaluations and tests."""
+
 
 @dataclass(slots=True)
 class _Evaluation:
@@ -53,6 +56,10 @@ class _WorkerState:
     """The epoch of the last heading, to which the steps below belong."""
     is_epoch_new: bool = False
     """Whether no loss was printed since an epoch was named."""
+    losses: int = 0
+    """Losses without a step since an epoch was named, or an evaluation began."""
+    repeats_losses: bool = False
+    """Whether it has printed more of them than the ends of an epoch have: they are those of batches."""
     full_bar: tuple[int, bytes] | None = None
     """Last step and total of its progress bar, once that is full."""
     total: bytes | None = None
@@ -105,9 +112,14 @@ class _WorkerState:
         return ((*newest[:5], *pace[5:]),) if 0 <= pace[-1] - newest[-1] <= _PACE_WITHIN else ()
 
     def take_first_loss(self) -> bool:
-        """Return whether this loss is the first since an epoch was named."""
+        """Return whether this loss is the first since an epoch was named, or one of its batches."""
         was_new, self.is_epoch_new = self.is_epoch_new, False
-        return was_new
+        self._count_loss()
+        return was_new or self.repeats_losses
+
+    def _count_loss(self) -> None:
+        self.losses += 1
+        self.repeats_losses |= self.losses > _MOST_OF_AN_EPOCH
 
     def take_doubtful(self, record: Record) -> tuple[Record, ...]:
         """Return the doubtful rows that this one shows to be samples."""
@@ -130,6 +142,7 @@ class _WorkerState:
         if self.is_evaluating:
             self.is_evaluating = False
             return ()
+        self._count_loss()
         if self.trusts_losses:
             return (record,)
         held, self.held_loss = self.held_loss, record
@@ -155,6 +168,7 @@ class TrainingStage:
         """Note that a worker named an epoch, at a `Dialect.moment`."""
         worker = self._worker(slot)
         worker.epoch, worker.is_epoch_new = epoch, bool(moment) or (worker.is_epoch_new and epoch == worker.epoch)
+        worker.losses = 0
         if not moment:
             return
         if moment == "above":
@@ -170,7 +184,7 @@ class TrainingStage:
     def begin_evaluation(self, slot: int, newest: tuple[int, int] | None) -> None:
         """Note that a worker's next lines are an evaluation's; `newest` are epoch and step of its newest sample."""
         worker = self._worker(slot)
-        worker.is_epoch_new, worker.is_evaluating, worker.newest = False, True, None
+        worker.is_epoch_new, worker.is_evaluating, worker.newest, worker.losses = False, True, None, 0
         worker.evaluation = None if newest is None else _Evaluation(*newest)
 
     def epoch_of(self, slot: int) -> int:
