@@ -82,6 +82,12 @@ def test_the_loss_of_a_step_may_be_any_of_the_indented_values_below(heading: str
     assert rows_of(read_lines(heading, *(part.strip() for part in parts), "loss: 0.5")) == []
 
 
+def test_numbered_parts_of_a_loss_stand_above_its_total() -> None:
+    parts = [f"  {name} {number} loss: 9.5" for name in ("Content", "Style") for number in (1, 2)]
+    assert rows_of(read_lines("Iteration 10 / 400", *parts, "  Total loss: 2.5")) == [(None, 10, 2.5)]
+    assert rows_of(read_lines(*parts, "step 10 style 2 loss: 0.5")) == []
+
+
 @pytest.mark.parametrize("header", ["Step,Loss", "Step\tLoss"])
 def test_a_table_may_have_two_columns(header: str) -> None:
     assert rows_of(read_lines(header, *("100,2.5".replace(",", header[4]), "200,2.25".replace(",", header[4])))) == [

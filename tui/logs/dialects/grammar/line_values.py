@@ -159,6 +159,7 @@ def _single(plain: bytes) -> Iterator[Value]:
     }
     end, begin = 0, None
     last_loss: tuple[bytes, ...] = ()
+    part: tuple[bytes, ...] = ()
     was_counted, is_sentence, unit_end = False, False, 0
     is_in_epoch = False
     for index, number in enumerate(numbers):
@@ -174,6 +175,8 @@ def _single(plain: bytes) -> Iterator[Value]:
             words, name_start, loss, is_sentence = _name_of(plain, end, begin, unit)
             has_sign = was_epoch or _SIGN.search(plain, end, begin) is not None
             words = _STEP_BEHIND if was_epoch else words
+            words = (*part, *words) if part and plain[end:name_start] == b" " else words
+            part = () if has_sign or words_meaning("partial").isdisjoint(words[-1:]) else words[-1:]
             if words and words[-1] in words_meaning("step", "epoch"):
                 last_loss = loss or last_loss
             else:
