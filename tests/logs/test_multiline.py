@@ -265,6 +265,29 @@ def test_a_table_of_values_that_is_cut_off_is_no_sample() -> None:
     assert rows_of(read_lines(*value_table(loss=0.05, step=7)[:-1], "done", RULE)) == []
 
 
+YOLO = "     Epoch   gpu_mem       box       obj       cls     total    labels  img_size"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_row_of_a_table_may_be_drawn_again_with_a_bar(fast: bool) -> None:
+    row = "   41/4999     55.1G   0.05213   0.01131   0.03542   0.5        31      1856: {}"
+    evaluation = "               Class      Images      Labels           P: 100%|###| 50/50 [01:19<00:00,  1.5it/s]"
+    lines = [
+        YOLO,
+        "                 all         787        2054       0.691      0.0214     0.00528     0.00361",
+        "\r".join(
+            row.format(f"{share}%|#  | {step}/100 [01:00<01:00,  2.5it/s]") for share, step in ((9, 9), (50, 50))
+        ),
+        row.format("100%|###| 100/100 [02:00<00:00, 2.5s/it]"),
+        evaluation,
+    ]
+    demux = read_lines(*lines, fast=fast)
+    assert [(row.epoch, row.step, row.loss, row.rate) for row in demux.snapshot().rows()] == [(41, 100, 0.5, 0.4)]
+    assert demux.state.samples == 3
+    assert rows_of(read_lines(YOLO, row.format("100%|#| 100/100 [02:00<00:"), fast=fast)) == [(41, 100, 0.5)]
+    assert rows_of(read_lines(YOLO.replace("     total", ""), lines[3].replace("   0.5", ""), fast=fast)) == []
+
+
 def test_values_stand_beneath_their_names_where_some_are_left_out() -> None:
     lines = ["epoch       validation/loss  main/loss   elapsed_time",
              "0           2.5              7.25        3.1",
