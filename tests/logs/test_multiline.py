@@ -82,6 +82,12 @@ def test_the_loss_of_a_step_may_be_any_of_the_indented_values_below(heading: str
     assert rows_of(read_lines(heading, *(part.strip() for part in parts), "loss: 0.5")) == []
 
 
+def test_numbered_parts_of_a_loss_stand_above_its_total() -> None:
+    parts = [f"  {name} {number} loss: 9.5" for name in ("Content", "Style") for number in (1, 2)]
+    assert rows_of(read_lines("Iteration 10 / 400", *parts, "  Total loss: 2.5")) == [(None, 10, 2.5)]
+    assert rows_of(read_lines(*parts, "step 10 style 2 loss: 0.5")) == []
+
+
 @pytest.mark.parametrize("header", ["Step,Loss", "Step\tLoss"])
 def test_a_table_may_have_two_columns(header: str) -> None:
     assert rows_of(read_lines(header, *("100,2.5".replace(",", header[4]), "200,2.25".replace(",", header[4])))) == [
@@ -184,6 +190,13 @@ def test_an_evaluation_with_regular_steps_may_pass_the_last_training_step() -> N
     assert rows_of(read_lines(*rows, "step 30 loss 2.0", "step 40 loss 1.5")) == [(None, 40, 1.5)]
 
 
+def test_a_step_that_is_printed_again_after_an_evaluation_begins_the_next_epoch() -> None:
+    rows = ["step 0 loss 2.5", "step 90 loss 2.25", "Validation:", "step 0 loss 9.5", "step 0 loss 1.5"]
+    assert rows_of(read_lines(*rows)) == [(None, 90, 2.25)]
+    assert rows_of(read_lines(*rows, "step 10 loss 1.25")) == [(None, 10, 1.25)]
+    assert rows_of(read_lines(*rows, "step 0 loss 1.25")) == [(None, 90, 2.25)]
+
+
 @pytest.mark.parametrize("line", ["Validation:", "Validation: 100", "Testing..."])
 def test_the_heading_of_an_evaluation_before_any_training_has_no_effect(line: str) -> None:
     assert rows_of(read_lines(line, "step 1 loss 2.5")) == [(None, 1, 2.5)]
@@ -250,6 +263,29 @@ def test_a_table_of_values_may_follow_one_with_names_or_without_a_loss() -> None
 
 def test_a_table_of_values_that_is_cut_off_is_no_sample() -> None:
     assert rows_of(read_lines(*value_table(loss=0.05, step=7)[:-1], "done", RULE)) == []
+
+
+YOLO = "     Epoch   gpu_mem       box       obj       cls     total    labels  img_size"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_a_row_of_a_table_may_be_drawn_again_with_a_bar(fast: bool) -> None:
+    row = "   41/4999     55.1G   0.05213   0.01131   0.03542   0.5        31      1856: {}"
+    evaluation = "               Class      Images      Labels           P: 100%|###| 50/50 [01:19<00:00,  1.5it/s]"
+    lines = [
+        YOLO,
+        "                 all         787        2054       0.691      0.0214     0.00528     0.00361",
+        "\r".join(
+            row.format(f"{share}%|#  | {step}/100 [01:00<01:00,  2.5it/s]") for share, step in ((9, 9), (50, 50))
+        ),
+        row.format("100%|###| 100/100 [02:00<00:00, 2.5s/it]"),
+        evaluation,
+    ]
+    demux = read_lines(*lines, fast=fast)
+    assert [(row.epoch, row.step, row.loss, row.rate) for row in demux.snapshot().rows()] == [(41, 100, 0.5, 0.4)]
+    assert demux.state.samples == 3
+    assert rows_of(read_lines(YOLO, row.format("100%|#| 100/100 [02:00<00:"), fast=fast)) == [(41, 100, 0.5)]
+    assert rows_of(read_lines(YOLO.replace("     total", ""), lines[3].replace("   0.5", ""), fast=fast)) == []
 
 
 def test_values_stand_beneath_their_names_where_some_are_left_out() -> None:

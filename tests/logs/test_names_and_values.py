@@ -25,6 +25,19 @@ READ = [
     ('epoch=3 step=120 train_loss=0.5123 val_loss=0.6123', 3, 120, 0.5123),
     ('step 120 - loss: 0.5123 - lr: 1e-4 - tok/s: 12345', None, 120, 0.5123),
     ('[Step 120/5000] loss=0.5123 (avg 0.6) | 12.3 samples/s', None, 120, 0.5123),
+    ('INFO: epoch 3-120, loss: 0.5123', 3, 120, 0.5123),
+    ('Epoch 3-120/391 | loss 0.5123', 3, 120, 0.5123),
+    ('Epoch 3-7 | step 120 | loss 0.5123', 3, 120, 0.5123),
+    ('[120|1000] loss: 0.5123', None, 120, 0.5123),
+    ('Epoch: 3 [ 120|1000] loss: 0.5123 acc: 0.4', 3, 120, 0.5123),
+    ('epoch 3 iteration120, Loss: 0.5123', 3, 120, 0.5123),
+    ('INFO : | epoch 003 | train_loss 0.5123 | train_ppl 5.836 | s/epoch 10.13 | lr 1.0', 3, None, 0.5123),
+    ("train stats: {'loss/train': '0.5123', 'counters/examples': 3840, 'counters/updates': 120}", None, 120, 0.5123),
+    ('60% Época 3: pérdida de entrenamiento=0.5123, pérdida de validación=0.61', 3, None, 0.5123),
+    ('Época 3 perda de treinamento: 0.5123 perda de validação: 0.6', 3, None, 0.5123),
+    ('Paso 120: loss entrenamiento=0.5123', None, 120, 0.5123),
+    ('Epoch: 3.17 - loss: 0.5123 - acc: 0.5:   0%| | 120/42622.979999', 3, 120, 0.5123),
+    ('Epoch: 3, Steps: 569 | Train Loss: 0.5123 Vali Loss: 0.6 Test Loss: 0.7', 3, None, 0.5123),
     ("Iter 120: loss = tensor(0.5123, device='xla:0', grad_fn=<X>)", None, 120, 0.5123),
     ('2024-01-01 10:00:00 | train | epoch 3 | 120/391 batches | loss 0.5123 | 45.1 ms/batch', 3, 120, 0.5123),
     ('| epoch   3 |   200/ 2983 batches | lr 5.00 | ms/batch 33.30 | loss  5.12 | ppl   166.8', 3, 200, 5.12),
@@ -105,6 +118,7 @@ NO_SAMPLES = [
     '{"metric": "val_loss", "value": 0.5123, "step": 120}',
     '{"metric": "accuracy", "value": 0.5123, "step": 120, "best": "loss"}',
     "Test Epoch 3: loss 0.5123",
+    "Epoch 3 vali loss: 0.5123",
     "Eval step 120 loss 0.5123",
     "validation loss at step 120: 0.5123",
     "Best loss 0.5123 at epoch 3",
@@ -128,6 +142,8 @@ NO_SAMPLES = [
     "验证 轮次 3 损失 0.5",
     "最佳损失 0.5 轮次 3",
     "валидационные потери 0.5 эпоха 3",
+    "Época 3 pérdida de validación 0.5",
+    "Época 3 perda de teste: 0.5",
 ]
 
 
@@ -269,6 +285,19 @@ def test_training_continues_after_a_test_in_lower_case() -> None:
     )
     assert rows_of(*lines) == [(0, None, 0.5)]
     assert rows_of(*lines, "epoch: 1, loss is: 0.25") == [(1, None, 0.25)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Epoch: 7.03e-05 - loss: 0.5:   0%| | 20/426.9", "{'loss': 0.5, 'lr': 1e-05, 'epoch': 8.69e-05}"],
+)
+def test_a_fraction_of_an_epoch_is_not_the_epoch_of_its_first_digit(line: str) -> None:
+    assert [(epoch, loss) for epoch, _step, loss in rows_of(line)] == [(None, 0.5)]
+
+
+def test_several_batches_or_epochs_are_no_epoch_with_a_step() -> None:
+    assert rows_of("epoch 3 batches 100-200 loss 0.5") == [(3, None, 0.5)]
+    assert [step for _epoch, step, _loss in rows_of("epochs 1-5 loss 0.5")] == [None]
 
 
 def test_the_reading_of_a_line_depends_on_its_shape_alone() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.logs.shapes import training
+from tests.logs.shapes import only, read_lines, training
 from tui.logs.demux import Demux
 from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
@@ -64,6 +64,7 @@ def test_steps_a_second_do_not_add_up() -> None:
         ("Epoch 1 step 20 loss: 2.5 tokens/s/device: 350.0", "tokens/s", 350.0, None),
         ("Epoch 1 step 20 loss: 2.5 global_samples/s: 350.0", "examples/s", 350.0, 350.0),
         ("Epoch 1 step 20 loss: 2.5 throughput: 128.5", None, 128.5, None),
+        ("{'loss/train': '2.5', 'examples_per_second': '5.5', 'counters/updates': 20}", "examples/s", 5.5, 11.0),
         ('{"step": 20, "loss": 2.5, "tokens_per_sec": 99.5}', "tokens/s", 99.5, 199.0),
     ],
 )  # fmt: skip
@@ -102,3 +103,56 @@ def test_a_log_without_rates_has_no_rate() -> None:
 def test_the_rate_of_a_users_dialect_has_no_unit() -> None:
     own = {"mine": r"^me (?P<step>\d{1,9}) (?P<loss>[\d.]{1,9}) (?P<rate>[\d.]{1,9})$"}
     assert rates(read("me 3 2.5 100.0", "me 3 2.5 120.0", dialects=own)) == (None, 110.0, None)
+
+
+@pytest.mark.parametrize("line", ["speed: 0.25s / iter", "Speed: 4.0 it/s", "  speed = 250 ms per step, ETA 1:00:00"])
+def test_the_rate_of_a_step_may_follow_on_a_line_of_its_own(line: str) -> None:
+    demux = read_lines("step 20 loss 2.5", "lr 0.1", line, line.replace("4", "8").replace("25", "50"))
+    (row,) = demux.snapshot().rows()
+    assert (row.step, row.loss, row.rate, row.rate_unit) == (20, 2.5, 4.0, "it/s")
+    assert demux.state.samples == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("step 20 loss 2.5", "Validation:", "speed: 0.25s/iter"),
+        ("step 20 loss 2.5", *(["a line of some library that goes on and on"] * 100), "speed: 0.25s/iter"),
+        ("step 20 loss 2.5", "step 30", "speed: 0.25s/iter"),
+        ("step 20 loss 2.5", "speed: 12.5 MB/s"),
+        ("epoch 2 loss 2.5", "speed: 0.25s/iter"),
+        ("step 20 loss 2.5", "speed: fast"),
+    ],
+)
+def test_a_rate_that_may_be_of_something_else_is_not_the_steps(lines: tuple[str, ...]) -> None:
+    assert only(*lines).rate is None
+
+
+def test_a_rate_alone_is_no_sample() -> None:
+    assert read("speed: 0.25s/iter").rows() == []
+
+
+def test_rates_of_workers_go_to_their_own_steps() -> None:
+    demux = Demux()
+    demux.feed(0, b"step 20 loss 2.5\n")
+    demux.feed(1, b"step 20 loss 1.5\nspeed: 0.5s/iter\n")
+    demux.feed(0, b"speed: 0.25s/iter\n")
+    demux.finish()
+    assert [(row.worker, row.loss, row.rate) for row in demux.snapshot().rows()] == [(0, 2.5, 4.0), (1, 1.5, 2.0)]
+
+
+@pytest.mark.parametrize("printed", ["speed: 0.25 s/iter", "speed 250 ms/iter", "throughput: 0.25 seconds per step"])
+def test_a_time_that_is_named_as_a_rate_is_turned_over(printed: str) -> None:
+    assert only(f"step 20 loss 2.5 {printed}").rate == 4.0
+    assert only("step 20 loss 2.5 it/s 4.0 s/it 0.5").rate == 4.0
+
+
+def test_a_comma_behind_the_number_of_a_count_separates_it_from_the_rate() -> None:
+    assert only("step 20 loss 2.5 batch size 256,282.1 it/s").rate is None
+    assert only("step 20 loss 2.5 batch_size: 256,282.1 it/s").rate is None
+    assert only("step 20 loss 2.5 at 256,282.1 it/s").rate == 256_282.1
+
+
+@pytest.mark.parametrize("separated", ["time 3.5s / iter 100", "time 3.5s / step: 100", "3.5 s / batch=100"])
+def test_a_slash_between_values_makes_no_rate(separated: str) -> None:
+    assert only(f"epoch 1 step 20 / loss 2.5 / {separated}").rate is None

@@ -80,6 +80,15 @@ def test_the_first_plain_loss_below_an_epoch_is_the_training_loss() -> None:
     assert read_lines("Epoch 4/10", "Validation:", "Loss: 0.375").state.samples == 0
 
 
+def test_more_losses_than_an_epoch_ends_with_are_those_of_its_batches() -> None:
+    losses = [f"loss: 0.{number}, acc: 0.5" for number in range(1, 9)]
+    assert rows_of(read_lines("Epoch 4", *losses[:5])) == [(4, None, 0.1, None)]
+    assert rows_of(read_lines("Epoch 4", *losses, "Epoch 5", *losses[:2])) == [(5, None, 0.2, None)]
+    assert rows_of(read_lines("Epoch 4", *losses, "Validation:", "loss: 9.5", "loss: 9.5")) == [(4, None, 0.8, None)]
+    assert rows_of(read_lines(*losses, "Epoch 5", *losses[:2])) == [(5, None, 0.2, None)]
+    assert read_lines(*(["Epoch 4 done.", "Loss: 2.5"] * 9)).state.samples == 0
+
+
 @pytest.mark.parametrize(
     "line",
     ["Epoch: 04 | Time: 1m 25s", "Epoch: 04 | Epoch Time: 1m 25s", "Epoch 4 completed in 30.5s", "Epoch 4 finished",

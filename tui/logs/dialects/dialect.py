@@ -86,6 +86,8 @@ class Role(enum.Enum):
     """A sample whose step a bar right below may show (see `StepBars`)."""
     PART = "part"
     """A part of a sample: dialects with the same name match its step and its loss on different lines."""
+    PACE = "pace"
+    """The rate of the sample above, on a line of its own."""
     DOUBTFUL = "doubtful"
     """A row that is a sample only if the worker prints no other step with a loss."""
     EPOCH_SUMMARY = "epoch_summary"

@@ -14,6 +14,9 @@ from tui.logs.dialects.dialect import Dialect, Kind, LineMatch
 
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
+_OF_A_FRACTION = re.compile(rb"\.?\d{0,20}[eE]-\d")
+"""What follows the first digits of a number that is less than one: `7.04e-05` is not epoch 7."""
+
 MOST_SHAPES = 4096
 """Shapes in each of two generations; the older one holds shapes that were not seen lately."""
 
@@ -182,7 +185,11 @@ def _pattern_of(parts: tuple[bytes, ...]) -> re.Pattern[bytes] | None:
 
 
 def _found(match: LineMatch, text: bytes) -> DialectMatch:
-    spans = tuple((name, *match.span(name)) for name in match.re.groupindex if match[name] is not None)
+    spans = tuple(
+        (name, *match.span(name))
+        for name in match.re.groupindex
+        if match[name] is not None and not (name == "epoch" and _OF_A_FRACTION.match(text, match.span(name)[1]))
+    )
     start = match.start()
     glued = start > 2 and any(
         prefix["address"] is not None for prefix in PREFIX.finditer(text, max(0, start - GLUED_WITHIN), start)

@@ -108,7 +108,10 @@ class Matcher:
             values, origin = match.values(text), self._where(stream, match, text)
             slot = origin[0]
             if dialect.kind is Kind.SAMPLE:
-                self._openings.end_step(slot)
+                if dialect.role is not Role.PACE:
+                    self._openings.end_step(slot)
+                elif self._openings.has_step(slot):
+                    continue  # the rate of a sample whose loss follows
                 self._add(HeldSample(stream, dialect, values, origin, now))
             elif dialect.kind is Kind.TEST:
                 self._test_row(values, slot, now)
@@ -226,8 +229,9 @@ class Matcher:
             kind_of(values, dialect.rate),
             stream.line_offset,
         )
+        add = self._state.queue.add if dialect.role is Role.PACE else self._state.add_sample
         for sample in (record,) if dialect is TRAINING else self._stage.samples(dialect, values, record):
-            self._state.add_sample(sample)
+            add(sample)
 
     def _test_row(self, values: Mapping[str, bytes], slot: int, now: float | None) -> None:
         self._state.queue.flush()

@@ -24,7 +24,7 @@ _EVALUATES = rb"(?<![A-Za-z])(?&EVALUATION)"
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
 _EPOCHS = ("epoch", "epochs", "e")
 _LOSSES = (
-    "train_loss", "training_loss", "loss_train", "train_loss_step", "loss",
+    "train_loss", "training_loss", "loss_train", "train_loss_step", "trn_loss", "loss",
     "total_loss", "train_total_loss", "main_loss",
 )  # fmt: skip
 _A_WHOLE = re.compile(r"train_(?:total_\w+_|\w+_total_)loss$")
@@ -35,8 +35,10 @@ _RATES = ("samples_sec", "samples_per_sec", "samples_per_second", "tokens_sec", 
 _SPLITS = ("train", "split", "phase", "mode", "stage")
 _TRAINING = (b"true", b"yes")
 
-_VALUE = rb"(?&NUMBER)(?=s?$)"
-_FIGURE = rb"(?:(?&NUMBER)[s%]?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
+_VALUE = rb"(?&NUMBER)(?=(?:s|/\d{1,9})?$)"
+_BAR = rb":? {1,4}\d{1,3}%\|[^|\n]{0,1000}\| ?(?&STEP)/\d{1,12} \[(?&BAR_RATE)"
+"""The bar behind a row that is drawn again at every step."""
+_FIGURE = rb"(?:(?&NUMBER)(?:[s%GM]|/\d{1,9})?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
 _CELL = re.compile(rb"\S+(?: \S+)*")
 """A cell of a table whose columns are two blanks apart."""
 _MOST_SHIFTED = 3
@@ -128,6 +130,10 @@ class TableHeader:
 
     def row(self, line: bytes) -> Row | None:
         """Return the values of a row by its columns, without values if it has no training loss; else None."""
+        bar = _compiled(_BAR).search(line) if self._separator == b"  " else None
+        dialect = self._dialect
+        if bar is not None:
+            line, dialect = line[: bar.start()], _ROW
         cells = self._cells(line)
         if len(cells) < self._size:
             cells = self._beneath_names(line)
@@ -136,13 +142,14 @@ class TableHeader:
         values = {
             name: match[0] for name, index in self._places.items() if (match := _compiled(_VALUE).match(cells[index]))
         }
+        values |= {} if bar is None else {name: value for name, value in bar.groupdict().items() if value is not None}
         if not values.keys() & {"step", "epoch"} or "loss" not in values:
-            return self._dialect, {}
+            return dialect, {}
         progress = max(float(values[name]) for name in ("step", "epoch") if name in values)
         if progress < self._last or not self._trains(cells):
-            return self._dialect, {}
+            return dialect, {}
         self._last = progress
-        return self._dialect, values | self._unit if "rate" in values else values
+        return dialect, values | self._unit if "rate" in values else values
 
     def _beneath_names(self, line: bytes) -> list[bytes]:
         """Return a cell for each name, empty if none begins below it; no cells if any begins elsewhere."""
@@ -262,9 +269,13 @@ class OpenHeaders:
         if table.is_training:
             self._opened[slot] = table, table.patience
 
+    def has_step(self, slot: int) -> bool:
+        """Return whether a step is open whose loss has not come yet."""
+        return isinstance(self._opened.get(slot, (None,))[0], StepHeader)
+
     def end_step(self, slot: int) -> None:
         """Note that a sample came, so that a step above it has no loss."""
-        if isinstance(self._opened.get(slot, (None,))[0], StepHeader):
+        if self.has_step(slot):
             del self._opened[slot]
 
     def take_value(self, slot: int, line: bytes) -> list[Row] | None:
@@ -332,6 +343,8 @@ def _separator_of(header: bytes) -> bytes:
 def _loss_place(names: Sequence[str]) -> int | None:
     """Return the column of the whole loss, which spaCy names by a part of its pipeline; None if it is not certain."""
     index = _first(_LOSSES, names) if "#" not in names else None
+    if index is None and "box" in names:
+        return _first(("total",), names)  # YOLO's columns are box, obj, cls and total
     pattern = _A_PART if "#" in names else _A_WHOLE
     indices = [index for index, name in enumerate(names) if pattern.match(name)]
     return indices[0] if index is None and len(indices) == 1 else index

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tui.logs.core_row import HAS_LOSS, UNKNOWN
+from tui.logs.core_row import HAS_LOSS, HAS_RATE, UNKNOWN
 from tui.logs.dialects.dialect import Dialect, Role
 from tui.logs.state.samples import Record
+
+_PACE_WITHIN = 2048
+"""Most bytes between the beginnings of a sample and of the line with its rate."""
+
+_MOST_OF_AN_EPOCH = 5
+"""Most losses without a name of their own that a job prints once an epoch: of training, evaluations and tests."""
 
 
 @dataclass(slots=True)
@@ -20,20 +26,23 @@ class _Evaluation:
     """The step evaluated last."""
     stride: int = UNKNOWN
     """The difference between the last two steps."""
+    begins_again: bool = False
+    """Whether the last two steps were the same, so that the second may be training's."""
 
     def is_training(self, epoch: int, step: int) -> bool:
         """Return whether a row is training's again: it continues where training stopped, or its step goes back.
 
         A row whose step has the same difference as the one before is the evaluation's, however large the step is.
+        Of two rows with the same step the second may be training's, which the next step shows.
         """
         stride = step - self.step if UNKNOWN != self.step < step else UNKNOWN
         if UNKNOWN not in (epoch, self.trained_epoch) and epoch != self.trained_epoch:
             continues = epoch > self.trained_epoch
         else:
             continues = UNKNOWN != self.trained_step < step and (stride == UNKNOWN or stride != self.stride)
-        if continues or UNKNOWN != step < self.step:
+        if continues or UNKNOWN != step < self.step or (self.begins_again and step > self.step):
             return True
-        self.step, self.stride = step, stride
+        self.step, self.stride, self.begins_again = step, stride, UNKNOWN != step == self.step
         return False
 
 
@@ -47,6 +56,10 @@ class _WorkerState:
     """The epoch of the last heading, to which the steps below belong."""
     is_epoch_new: bool = False
     """Whether no loss was printed since an epoch was named."""
+    losses: int = 0
+    """Losses without a step since an epoch was named, or an evaluation began."""
+    repeats_losses: bool = False
+    """Whether it has printed more of them than the ends of an epoch have: they are those of batches."""
     full_bar: tuple[int, bytes] | None = None
     """Last step and total of its progress bar, once that is full."""
     total: bytes | None = None
@@ -68,6 +81,8 @@ class _WorkerState:
     is_evaluating: bool = False
     """Whether the last heading was an evaluation's, and no loss without a step was printed since."""
     evaluation: _Evaluation | None = None
+    newest: Record | None = None
+    """The newest sample, which a rate on another line may complete."""
     parts: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """Unfinished samples by the name of the dialect."""
 
@@ -89,10 +104,22 @@ class _WorkerState:
         self.total = self.total or total
         return self.total == total
 
+    def take_pace(self, pace: Record) -> tuple[Record, ...]:
+        """Return the newest step with only this rate, which completes its sample; nothing if it has a rate."""
+        newest, self.newest = self.newest, None
+        if newest is None or newest[4] == UNKNOWN or newest[8] & HAS_RATE or not pace[8] & HAS_RATE:
+            return ()
+        return ((*newest[:5], *pace[5:]),) if 0 <= pace[-1] - newest[-1] <= _PACE_WITHIN else ()
+
     def take_first_loss(self) -> bool:
-        """Return whether this loss is the first since an epoch was named."""
+        """Return whether this loss is the first since an epoch was named, or one of its batches."""
         was_new, self.is_epoch_new = self.is_epoch_new, False
-        return was_new
+        self._count_loss()
+        return was_new or self.repeats_losses
+
+    def _count_loss(self) -> None:
+        self.losses += 1
+        self.repeats_losses |= self.losses > _MOST_OF_AN_EPOCH
 
     def take_doubtful(self, record: Record) -> tuple[Record, ...]:
         """Return the doubtful rows that this one shows to be samples."""
@@ -115,6 +142,7 @@ class _WorkerState:
         if self.is_evaluating:
             self.is_evaluating = False
             return ()
+        self._count_loss()
         if self.trusts_losses:
             return (record,)
         held, self.held_loss = self.held_loss, record
@@ -140,6 +168,7 @@ class TrainingStage:
         """Note that a worker named an epoch, at a `Dialect.moment`."""
         worker = self._worker(slot)
         worker.epoch, worker.is_epoch_new = epoch, bool(moment) or (worker.is_epoch_new and epoch == worker.epoch)
+        worker.losses = 0
         if not moment:
             return
         if moment == "above":
@@ -155,7 +184,7 @@ class TrainingStage:
     def begin_evaluation(self, slot: int, newest: tuple[int, int] | None) -> None:
         """Note that a worker's next lines are an evaluation's; `newest` are epoch and step of its newest sample."""
         worker = self._worker(slot)
-        worker.is_epoch_new, worker.is_evaluating = False, True
+        worker.is_epoch_new, worker.is_evaluating, worker.newest, worker.losses = False, True, None, 0
         worker.evaluation = None if newest is None else _Evaluation(*newest)
 
     def epoch_of(self, slot: int) -> int:
@@ -181,6 +210,8 @@ class TrainingStage:
         """Return the training samples that a match shows to be certain: itself, a held one before it, or none."""
         slot, epoch, step = record[0], record[3], record[4]
         worker, role = self._worker(slot), dialect.role
+        if role is Role.PACE:
+            return worker.take_pace(record)
         if role.has_epoch_above and not worker.continues_bar(values):
             return ()
         if (
@@ -206,6 +237,7 @@ class TrainingStage:
             return worker.take_doubtful(record)
         if step != UNKNOWN and record[8] & HAS_LOSS and not worker.has_certain_steps:
             worker.has_certain_steps, worker.held_row = True, None
+        worker.newest = record
         return (record,)
 
     def _worker(self, slot: int) -> _WorkerState:

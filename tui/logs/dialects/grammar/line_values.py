@@ -21,7 +21,7 @@ _NO_FIGURES = re.compile(
 )
 _GLUED = b"|".join(
     rb"(?<=(?<![\w./-])(?i:%b))" % (word + line)
-    for word in (b"epoch", b"ep", b"e", b"step", b"iter", b"batch")
+    for word in (b"epoch", b"ep", b"e", b"step", b"iter", b"iteration", b"batch")
     for line in (b"", b"_")
 )
 _SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s|[KMGT]i?B?)\b")
@@ -39,6 +39,9 @@ _NAME = re.compile(
 )
 _LISTED_NAME = re.compile(rb"(?:^|, )([A-Za-z_][\w/.@-]{0,60}), {0,4}$")
 """A name that a comma separates from its number: `loss_train, 0.658`."""
+_EPOCH_BEFORE = re.compile(rb"(?<![A-Za-z])(?i:epoch|ep)[^\w\n]{0,4}$")
+_STEP_BEHIND = (b"i",)
+"""The name of a step that a dash separates from its epoch, `epoch 4-20`: the least-known one."""
 _METRIC = re.compile(rb"(?<![A-Za-z_])(?:name|key|metric|tag) ?[:=] {0,4}([A-Za-z_][\w/.@-]{0,60})")
 """The name of a number that the line calls a value: `name=loss value=0.5`."""
 _LONGEST_NAME = 160
@@ -48,6 +51,8 @@ _SENTENCE_END = re.compile(rb"(?<=[A-Za-z]{5})\. ")
 _RATE_UNIT = re.compile(rb" ?[A-Za-z]{1,12}/(?:s|sec|second|step|it|iter|batch)\b(?= [A-Za-z_])")
 """A unit after a number and before the next name: `274.4 samples/s Epoch 3`."""
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
+_BRACKETED = re.compile(rb"\[(\s{0,12}\d{1,12})\|(\s{0,12}\d{1,12})\]")
+"""A number and its total in brackets, with a bar right behind it: `[20|1000]`; `[3 | 20]` is an epoch and a step."""
 _PLACE_LEAD = re.compile(rb"(?:^|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[ :]{1,2})\s{0,12}$")
 COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
@@ -108,7 +113,8 @@ def words_meaning(*kinds: str) -> frozenset[bytes]:
 @cache
 def _foreign() -> re.Pattern[bytes]:
     words = sorted(read_catalogue().translations, key=len, reverse=True)
-    return re.compile(rb"(?<![A-Za-z])(" + b"|".join(words) + rb")(?:[\xd0\xd1][\x80-\xbf]){0,12}(?![A-Za-z])")
+    # Without a lookbehind in front, `re` skips to the first bytes of the words.
+    return re.compile(b"(" + b"|".join(words) + rb")(?:[\xd0\xd1][\x80-\xbf]){0,12}(?![A-Za-z])")
 
 
 def translate(text: bytes) -> bytes:
@@ -117,6 +123,8 @@ def translate(text: bytes) -> bytes:
 
 
 def _in_english(match: re.Match[bytes]) -> bytes:
+    if match.string[max(0, match.start() - 1) : match.start()].isalpha():
+        return match[0]
     english, size = read_catalogue().translations[match[1]], len(match[0])
     if english not in _COUNTING:
         return english.ljust(size, b"_")
@@ -137,7 +145,8 @@ def values_of(text: bytes) -> Iterator[Value]:
     plain = _NO_FIGURES.sub(_blank, text)
     plain = _WRAPPING.sub(_blank, plain).translate(_WITHOUT_QUOTES)
     yield from _listed(plain)
-    yield from _single(_LISTED.sub(lambda match: b";" * len(match[0]), plain))
+    plain = _LISTED.sub(lambda match: b";" * len(match[0]), plain)
+    yield from _single(_BRACKETED.sub(rb"[\1/\2]", plain))
 
 
 def _single(plain: bytes) -> Iterator[Value]:
@@ -150,16 +159,24 @@ def _single(plain: bytes) -> Iterator[Value]:
     }
     end, begin = 0, None
     last_loss: tuple[bytes, ...] = ()
+    part: tuple[bytes, ...] = ()
     was_counted, is_sentence, unit_end = False, False, 0
+    is_in_epoch = False
     for index, number in enumerate(numbers):
         after = numbers[index + 1] if index + 1 < len(numbers) else None
         begin = number.start() if begin is None else begin
+        was_epoch, is_in_epoch = is_in_epoch, False
         if after is not None and plain[number.end() : after.start()] == b"-":
-            continue  # a range has the name before its first number
+            is_in_epoch = _EPOCH_BEFORE.search(plain, end, begin) is not None
+            if not is_in_epoch:
+                continue  # a range has the name before its first number
         if number.start() not in totals:
             unit, unit_end = _unit_behind(plain, number.end())
             words, name_start, loss, is_sentence = _name_of(plain, end, begin, unit)
-            has_sign = _SIGN.search(plain, end, begin) is not None
+            has_sign = was_epoch or _SIGN.search(plain, end, begin) is not None
+            words = _STEP_BEHIND if was_epoch else words
+            words = (*part, *words) if part and plain[end:name_start] == b" " else words
+            part = () if has_sign or words_meaning("partial").isdisjoint(words[-1:]) else words[-1:]
             if words and words[-1] in words_meaning("step", "epoch"):
                 last_loss = loss or last_loss
             else:

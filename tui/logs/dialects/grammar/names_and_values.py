@@ -143,6 +143,8 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | No
         step, epoch = choose_place(text, others, epoch, loss, start)
     elif epoch is None and begins_with_places(others):
         epoch = others[0]
+    if epoch and step and training_loss.is_before_evaluation and step.words[-1:] == (b"steps",):
+        step = None  # the number of steps in the epoch
     chosen = {"loss": loss} if training_loss.is_whole else {}
     chosen |= {name: value for name, value in (("step", step), ("epoch", epoch)) if value is not None}
     if step is not None:
