@@ -72,9 +72,9 @@ def diagnose(run: Run, slice_: Slice | None, reasons: Mapping[int, str] | None =
 
     `reasons` say why single workers lost their machines (`was preempted`), where that is known.
     """
-    again = f"{_create_again(run, slice_)} makes it again"
+    again = f"{_create_again(run, slice_)} recreates it"
     if run.source == INSTANCE_GROUP:
-        again = f"tpu-tui groups create {run.slice} makes it again"
+        again = f"tpu-tui groups create {run.slice} recreates it"
     delete = delete_command(run.slice, run.zone)
     if slice_ is None:
         return SliceDiagnosis("deleted", f"slice {run.slice} is deleted", True, again)

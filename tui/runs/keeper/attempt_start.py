@@ -59,20 +59,20 @@ class AttemptStarter:
         self.fleet = fleet
         self.timeouts = timeouts
         self.leadership = leadership
-        self.spec = spec
+        self.spec = spec or LaunchSpec(directory.run, {}, fleet.access, keeper_timeouts=timeouts)
+        self.again = spec is None
         self.attempt = attempt
         self.sessions: dict[int, WorkerSession] = {}
         """The sessions of a successful launch; each continues as the follower of its worker's log."""
 
     async def launch(self) -> AttemptResult | None:
         """Launch the gang; return the result if the launch failed or was stopped, None if the gang runs."""
-        spec = self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access)
         gang = Gang(
             self.directory,
-            spec,
+            self.spec,
             self.fleet,
             attempt=self.attempt,
-            again=self.spec is None,
+            again=self.again,
             keeper=self.leadership.number,
         )
         launching = asyncio.ensure_future(gang.run())
