@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from tui.aio.background_tasks import BackgroundTasks
 from tui.aio.backoff import backoff
 from tui.aio.timeouts import within
 from tui.ssh import errors
@@ -118,7 +119,7 @@ class WorkerConnection:
         self._ended = client.ended
         self._ended.add_done_callback(lambda _: self.closed.set())
         self._slots = Slots(sessions, single)
-        self._watchers: set[asyncio.Task[None]] = set()
+        self._watchers = BackgroundTasks()
 
     @property
     def alive(self) -> bool:
@@ -210,9 +211,7 @@ class WorkerConnection:
         await asyncio.wait({self._ended}, timeout=CLOSE_TIMEOUT_S)
         if not self.connection.is_closed():
             self.connection.abort()
-        for watcher in list(self._watchers):
-            watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
+        await self._watchers.close()
 
     async def _open(self, opener: Callable[[], Awaitable[Any]], timeout: float | None = None) -> Any:
         """Take a slot and open a session within `timeout` seconds; when the server refuses it, retry.
@@ -275,6 +274,4 @@ class WorkerConnection:
             finally:
                 self._slots.give()
 
-        watcher = asyncio.get_running_loop().create_task(watch())
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
+        self._watchers.start(watch())

@@ -1,4 +1,4 @@
-"""The tasks of a service that run beside its requests."""
+"""Tasks that run beside other work, until their owner closes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class BackgroundTasks:
-    """Tasks that run until they end or the service closes."""
+    """Tasks that run until they end or `close` cancels them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
