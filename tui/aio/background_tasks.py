@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from tui.aio.fan_out import cancel_all
+
 
 class BackgroundTasks:
     """Tasks that run until they end or `close` cancels them."""
@@ -22,7 +24,4 @@ class BackgroundTasks:
 
     async def close(self) -> None:
         """Cancel every task and wait until all have stopped."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._tasks)

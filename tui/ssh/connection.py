@@ -180,7 +180,7 @@ class WorkerConnection:
         process: asyncssh.SSHClientProcess[bytes] = await self._open(
             lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=STREAM_WINDOW)
         )
-        self._watch(process)
+        self._watchers.start(self._free_slot_after(process))
         return process
 
     async def probe(self, host: str, port: int, timeout: float = 5.0) -> PortState:
@@ -267,11 +267,8 @@ class WorkerConnection:
             raise errors.lost_error(self.worker, self.cause or str(running.ended.result() or ""))
         return running.partial_result(timed_out=timed_out)
 
-    def _watch(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        async def watch() -> None:
-            try:
-                await process.channel.wait_closed()
-            finally:
-                self._slots.give()
-
-        self._watchers.start(watch())
+    async def _free_slot_after(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        try:
+            await process.channel.wait_closed()
+        finally:
+            self._slots.give()

@@ -64,7 +64,7 @@ async def stop_run(
     is_stopping = not before.state.is_over
     if is_stopping and not may_have_ended:
         _note(directory, STOP_REQUESTED, by="user", grace=grace)
-    recorded = dict(_from_record(before))
+    recorded = _from_record(before)
     for answer in recorded.values():
         yield answer
     confirmed = len(recorded)
@@ -223,12 +223,12 @@ def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
     return StopAnswer(index, False, None, f"{_REMOVED}: whether its processes live on cannot be found out")
 
 
-def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
+def _from_record(status: RunStatus) -> dict[int, StopAnswer]:
     """Return the answers that need no query: in a run that is over, of parts that ended on record or never began."""
     if not status.state.is_over:
-        return []
-    answers = ((worker.worker, _recorded(worker)) for worker in status.workers)
-    return [(index, answer) for index, answer in answers if answer is not None]
+        return {}
+    answers = map(_recorded, status.workers)
+    return {answer.worker: answer for answer in answers if answer is not None}
 
 
 def _recorded(worker: WorkerStatus) -> StopAnswer | None:

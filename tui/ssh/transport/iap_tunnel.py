@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 from tui.aio.background_tasks import BackgroundTasks
 from tui.aio.backoff import backoff
+from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
 from tui.ssh import errors
 from tui.ssh.errors import SshError
@@ -258,9 +259,7 @@ class _Relay:
                 await asyncio.wait({receiving})
             return all(task.result() for task in done)
         finally:
-            for task in (sending, receiving):
-                task.cancel()
-            await asyncio.gather(sending, receiving, return_exceptions=True)
+            await cancel_all([sending, receiving])
 
     async def _send(self) -> bool:
         """Send until the local side is done. Return True when the WebSocket failed first."""
