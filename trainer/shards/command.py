@@ -113,7 +113,7 @@ def make(
     A place that already holds a manifest or other shards is refused without `overwrite`; an unfinished set of an
     earlier run with the same arguments is completed. A place where another process makes shards is refused.
     `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`. `samples`
-    is instead the number of samples that a split shall have, each image being taken equally often or once more.
+    is instead the number of samples that a split is to have: each image is taken equally often or once more.
     `skip_bad` leaves out images that cannot be decoded.
     """
     shown = display or Lines()

@@ -123,7 +123,7 @@ class WorkerConnection:
 
     @property
     def alive(self) -> bool:
-        """Return whether this side still takes the connection for usable."""
+        """Return whether this side still considers the connection usable."""
         return not self.closed.is_set() and not self.connection.is_closed()
 
     @property

@@ -229,10 +229,10 @@ class Attempt:
         prior = f"{status.cause}; " if status.cause else ""
         unconfirmed = "; a stop is not confirmed there" if status.stop_requested else ""
         cause = (
-            f"{prior}{format_workers(lost)} {first.unreachable}{unconfirmed}. Deleted, or the network here is gone: "
-            "`tpu-tui attach` looks again"
+            f"{prior}{format_workers(lost)} {first.unreachable}{unconfirmed}. They were deleted, or the network "
+            "of this machine is down: `tpu-tui attach` tries again"
         )
-        return AttemptResult(RunState.LOST, cause, remedy=f"tpu-tui attach {self.directory.id} looks again")
+        return AttemptResult(RunState.LOST, cause, remedy=f"tpu-tui attach {self.directory.id} tries again")
 
 
 def _log_exception(task: asyncio.Task[None]) -> None:

@@ -55,9 +55,9 @@ async def stop_run(
     """Stop the run on every worker at once; yield each worker's answer as it comes.
 
     The worker sends TERM, waits `grace` seconds, sends KILL and verifies that nothing is left. A stop works with and
-    without a keeper and can be repeated; a run that is over is answered for from its record. A worker that cannot be
-    reached is not confirmed. A run that was given up as lost is over once every worker has answered. A run without a
-    keeper that ended by itself keeps its state.
+    without a keeper and can be repeated; for a run that is over, the answers come from its record. A worker that
+    cannot be reached is not confirmed. A run that was given up as lost is over once every worker has answered. A run
+    without a keeper that ended by itself keeps its state.
     """
     before = status_of(directory)
     may_have_ended = before.state is RunState.LOST or not (before.state.is_over or before.attended.alive)
