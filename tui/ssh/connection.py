@@ -202,8 +202,7 @@ class WorkerConnection:
         except (asyncssh.Error, OSError) as error:
             raise errors.lost_error(self.worker, str(error)) from None
         finally:
-            if not opening.done():
-                opening.cancel()
+            opening.cancel()
 
     async def close(self) -> None:
         """Close the connection and wait up to `CLOSE_TIMEOUT_S` until it is closed."""

@@ -241,8 +241,7 @@ class Gang:
         try:
             await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            all_steps.cancel()
-            await asyncio.wait({all_steps})
+            await cancel_all([all_steps])
         if self._lost.done():
             raise self._lost.result()
         for task in all_steps.result():
