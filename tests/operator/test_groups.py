@@ -24,7 +24,7 @@ async def create(project: Project, request: GroupRequest) -> None:
 
 async def delete(project: Project, name: str, keep: Sequence[str] = ()) -> list[str]:
     plan = await project.operator.groups.plan_deletion(name, keep)
-    steps = [step async for step in project.operator.groups.delete(plan.chosen)]
+    steps = [step async for step in project.operator.resources.delete(plan.chosen)]
     assert [step.problem for step in steps if step.problem] == []
     return [*plan.stays, *(step.resource.ref for step in steps if step.is_gone)]
 

@@ -83,10 +83,11 @@ def test_a_dry_run_says_what_will_be_done(tmp_path: Path) -> None:
 def test_slice_actions_are_refused_beforehand_for_a_hosts_file_and_a_group() -> None:
     with pytest.raises(UsageError, match="delete-slice"):
         check_request(LaunchRequest(Slice("lab"), JobOptions(("true",), on_end=("delete-slice",))))
-    check_on_end(["report", "command:true"], None)
+    check_on_end(["report", "command:true"], Slice("lab"))
+    group = Slice("pod", zone="z", source="instance_group", workers=(Worker(0),))
     with pytest.raises(UsageError, match="stop-slice"):
-        check_on_end(["stop-slice"], "z", source="instance_group")
-    check_on_end(["delete-slice"], "z", source="instance_group", workers=4)
+        check_on_end(["stop-slice"], group)
+    check_on_end(["delete-slice"], replace(group, workers=(Worker(0), Worker(1))))
 
 
 def test_stop_slice_is_refused_for_a_slice_of_several_workers() -> None:

@@ -49,13 +49,13 @@ def test_final_states_come_with_a_remedy(state: str, kind: str, remedy: str) -> 
 
 def test_the_remedy_recreates_the_slice_as_the_api_or_the_run_record_describes_it() -> None:
     spot = replace(RUN, accelerator_type="v3-32", versions={"runtime": "tpu-vm-pt-2.0"}, spot=True)
-    again = "tpu-tui slices create pod --zone z --type v3-32 --version tpu-vm-pt-2.0 --spot makes it again"
+    again = "tpu-tui slices create pod --zone z --type v3-32 --version tpu-vm-pt-2.0 --spot recreates it"
     assert diagnose(spot, None).remedy == again
     now = slice_in("PREEMPTED", accelerator_type="v3-32", runtime_version="tpu-vm-pt-2.0", preemptible=True)
     assert diagnose(RUN, now).remedy == f"tpu-tui slices delete pod --zone z, then {again}"
     firm = replace(now, preemptible=False, spot=False, runtime_version="odd; rm -rf ~")
     assert diagnose(spot, firm).remedy.endswith(
-        "create pod --zone z --type v3-32 --version 'odd; rm -rf ~' makes it again"
+        "create pod --zone z --type v3-32 --version 'odd; rm -rf ~' recreates it"
     )
 
 

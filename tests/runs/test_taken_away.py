@@ -136,7 +136,7 @@ async def test_a_slice_that_is_deleted_is_not_taken_for_a_crash(scene: Scene) ->
 async def _recreated(scene: Scene, remedy: str) -> Slice:
     """Run the command that a remedy names, and return the slice that it created."""
     assert remedy.startswith("tpu-tui slices create local --zone local-a "), remedy
-    words = shlex.split(remedy.removesuffix(" makes it again"))[1:]
+    words = shlex.split(remedy.removesuffix(" recreates it"))[1:]
     shell = await asyncio.create_subprocess_exec(sys.executable, "-m", "tui.cli", *words)
     assert await shell.wait() == 0
     return await scene.operator.slices.get("local")

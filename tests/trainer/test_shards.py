@@ -292,6 +292,12 @@ def test_a_set_that_cannot_be_made_is_reported_in_one_line(
     assert not (tmp_path / "out").exists()
 
 
+def test_options_cannot_be_abbreviated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["shapes", "--out", str(tmp_path / "out"), "--over"])
+    assert "unrecognized arguments: --over" in capsys.readouterr().err
+
+
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(TrainerError, match="file"):

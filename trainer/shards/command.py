@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -112,7 +113,7 @@ def make(
     A place that already holds a manifest or other shards is refused without `overwrite`; an unfinished set of an
     earlier run with the same arguments is completed. A place where another process makes shards is refused.
     `repeat` is how many times each split's samples are taken; all are shuffled together with `seed`. `samples`
-    is instead the number of samples that a split shall have, each image being taken equally often or once more.
+    is instead the number of samples that a split is to have: each image is taken equally often or once more.
     `skip_bad` leaves out images that cannot be decoded.
     """
     shown = display or Lines()
@@ -329,14 +330,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m trainer.shards", description="Make WebDataset shards.")
     sources = parser.add_subparsers(dest="source", required=True, metavar="SOURCE")
     default = "(default: %(default)s)"
-    cifar = sources.add_parser("cifar10", help="from cifar-10-python.tar.gz, or where it was unpacked")
+    add_source = partial(sources.add_parser, allow_abbrev=False)
+    cifar = add_source("cifar10", help="from cifar-10-python.tar.gz, or where it was unpacked")
     cifar.add_argument("archive")
-    classes = sources.add_parser("folder", help="from DIR/CLASS/*.jpg or DIR/{train,val}/CLASS/*.jpg")
+    classes = add_source("folder", help="from DIR/CLASS/*.jpg or DIR/{train,val}/CLASS/*.jpg")
     classes.add_argument("images")
     classes.add_argument(
         "--val-fraction", type=float, default=0.1, metavar="X", help=f"share for validation {default}"
     )
-    shapes = sources.add_parser("shapes", help="ten drawn shapes: small, learnable, made in seconds")
+    shapes = add_source("shapes", help="ten drawn shapes: small, learnable, made in seconds")
     shapes.add_argument("--train", type=int, default=8192, metavar="N", help=f"training samples {default}")
     shapes.add_argument("--val", type=int, default=1024, metavar="N", help=f"validation samples {default}")
     shapes.add_argument("--size", type=int, default=32, metavar="N", help=f"pixels per side {default}")

@@ -10,7 +10,7 @@ from trainer.config import LARGEST_SIDE
 from trainer.errors import TrainerError, check_schema
 
 MANIFEST = "manifest.json"
-UNFINISHED = "manifest.unfinished.json"  # there while shards are being made, or after that was interrupted
+UNFINISHED = "manifest.unfinished.json"  # present while shards are being made, and after an interruption
 SCHEMA = 1
 BLOCK = 512  # bytes of a tar file's block, and the least that a sample takes
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)  # of other JSON

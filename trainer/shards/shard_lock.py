@@ -29,11 +29,9 @@ HOLDER = re.compile(r"process (\d+) on (\S+)")
 Verify = Callable[[], None]  # raises TrainerError where another process has taken over the place
 
 
-@contextlib.contextmanager
-def hold_lock(out: str) -> Iterator[Verify]:
+def hold_lock(out: str) -> contextlib.AbstractContextManager[Verify]:
     """Hold the lock of `out` and yield a function that verifies it; raise TrainerError if another process has it."""
-    with _lock_bucket(out) if objects.is_bucket(out) else _lock_directory(Path(out)) as verify:
-        yield verify
+    return _lock_bucket(out) if objects.is_bucket(out) else _lock_directory(Path(out))
 
 
 def _describe_holder() -> str:

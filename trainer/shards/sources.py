@@ -24,7 +24,7 @@ from trainer.shards._compat_numpy import load_pickled_arrays
 
 @dataclass(frozen=True)
 class ImageSample:
-    """One image as it will lie in a shard."""
+    """One image as a shard stores it."""
 
     content: bytes
     extension: str

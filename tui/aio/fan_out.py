@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tui.errors import TpuTuiError, WorkerError
 
@@ -22,9 +22,15 @@ async def as_completed(work: Iterable[Awaitable[_Result]]) -> AsyncGenerator[_Re
         for _ in tasks:
             yield (await ended.get()).result()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> list[Any]:
+    """Cancel the tasks that have not ended; wait until all have, and return their results and exceptions in order."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def run_all(work: Iterable[Awaitable[object]]) -> None:
@@ -51,8 +57,7 @@ async def gather_rows(
             yield row
         await task
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await cancel_all([task])
 
 
 async def for_each_worker(

@@ -107,7 +107,7 @@ async def delete_group(args: argparse.Namespace, operator: Operator, out: Output
     if not args.yes:
         effect = f"This permanently deletes {count_noun(len(plan.chosen), 'resource')}"
         await confirm_by_name(f"delete {name}", effect, name, f"{name} was not deleted")
-    remaining = await print_deletion(plan.chosen, operator.groups.delete(plan.chosen), out)
+    remaining = await print_deletion(plan.chosen, operator.resources.delete(plan.chosen), out)
     if out.as_json:
         out.document([deletion_row(resource, remaining.get(resource.ref), is_done=True) for resource in plan.chosen])
     if remaining:

@@ -344,7 +344,7 @@ def _not_a_run(ref: str) -> UsageError:
 
 
 class RunScope:
-    """Decides which runs of this machine the settings cover; in doubt a run is included."""
+    """Decides which runs of this machine the settings cover; when in doubt, it includes a run."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

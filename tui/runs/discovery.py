@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run, RunState
@@ -140,9 +141,7 @@ async def _collect_answers(
             if 2 * len(pending) <= len(tasks):
                 patience = min(patience, max(LEAST_TIMEOUT_S, LAGGARD_FACTOR * (loop.time() - began)))
     finally:
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        await cancel_all(tasks.values())
     return {index: _listing_or_error(index, task, patience, slice_name) for index, task in tasks.items()}
 
 

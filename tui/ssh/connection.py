@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from tui.aio.background_tasks import BackgroundTasks
 from tui.aio.backoff import backoff
 from tui.aio.timeouts import within
 from tui.ssh import errors
@@ -118,11 +119,11 @@ class WorkerConnection:
         self._ended = client.ended
         self._ended.add_done_callback(lambda _: self.closed.set())
         self._slots = Slots(sessions, single)
-        self._watchers: set[asyncio.Task[None]] = set()
+        self._watchers = BackgroundTasks()
 
     @property
     def alive(self) -> bool:
-        """Return whether this side still takes the connection for usable."""
+        """Return whether this side still considers the connection usable."""
         return not self.closed.is_set() and not self.connection.is_closed()
 
     @property
@@ -179,7 +180,7 @@ class WorkerConnection:
         process: asyncssh.SSHClientProcess[bytes] = await self._open(
             lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=STREAM_WINDOW)
         )
-        self._watch(process)
+        self._watchers.start(self._free_slot_after(process))
         return process
 
     async def probe(self, host: str, port: int, timeout: float = 5.0) -> PortState:
@@ -201,8 +202,7 @@ class WorkerConnection:
         except (asyncssh.Error, OSError) as error:
             raise errors.lost_error(self.worker, str(error)) from None
         finally:
-            if not opening.done():
-                opening.cancel()
+            opening.cancel()
 
     async def close(self) -> None:
         """Close the connection and wait up to `CLOSE_TIMEOUT_S` until it is closed."""
@@ -210,9 +210,7 @@ class WorkerConnection:
         await asyncio.wait({self._ended}, timeout=CLOSE_TIMEOUT_S)
         if not self.connection.is_closed():
             self.connection.abort()
-        for watcher in list(self._watchers):
-            watcher.cancel()
-        await asyncio.gather(*self._watchers, return_exceptions=True)
+        await self._watchers.close()
 
     async def _open(self, opener: Callable[[], Awaitable[Any]], timeout: float | None = None) -> Any:
         """Take a slot and open a session within `timeout` seconds; when the server refuses it, retry.
@@ -268,13 +266,8 @@ class WorkerConnection:
             raise errors.lost_error(self.worker, self.cause or str(running.ended.result() or ""))
         return running.partial_result(timed_out=timed_out)
 
-    def _watch(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        async def watch() -> None:
-            try:
-                await process.channel.wait_closed()
-            finally:
-                self._slots.give()
-
-        watcher = asyncio.get_running_loop().create_task(watch())
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
+    async def _free_slot_after(self, process: asyncssh.SSHClientProcess[bytes]) -> None:
+        try:
+            await process.channel.wait_closed()
+        finally:
+            self._slots.give()

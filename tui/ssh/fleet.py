@@ -22,7 +22,7 @@ from tui.ssh.keys.known_hosts import HostKeys
 from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
 from tui.ssh.transport.jump_hosts import JumpHosts
 from tui.ssh.transport.paused_timeout import PromptClock, wait_for
-from tui.ssh.transport.proxy_command import ProxyCommands
+from tui.ssh.transport.proxy_command import ProxyCommands, ProxyRoute
 
 if TYPE_CHECKING:
     import asyncssh
@@ -244,26 +244,21 @@ class Fleet:
         """
         waits = backoff(0.05, 1.0)
         while True:
-            for connect in (self._spare_connection, self.connect):
+            for connections in (self._spare, self._live):
                 try:
-                    return await use(await connect(index))
+                    return await use(await self._connection(index, connections))
                 except errors.SshError as error:  # noqa: PERF203 - try the other connection
                     if error.reason is not errors.Reason.TAKEN or self._closed:
                         raise
             await asyncio.sleep(next(waits))
 
-    async def _spare_connection(self, index: int) -> WorkerConnection:
-        return await self._connection(index, self._spare, single=True)
-
-    async def _connection(
-        self, index: int, connections: dict[int, WorkerConnection], *, single: bool = False
-    ) -> WorkerConnection:
+    async def _connection(self, index: int, connections: dict[int, WorkerConnection]) -> WorkerConnection:
         """Return the worker's live connection among these; open one if there is none."""
         async with self._locks.setdefault(index, asyncio.Lock()):
             live = connections.get(index)
             if live is not None and live.alive:
                 return live
-            connection = await self._connect(self._worker(index), single=single)
+            connection = await self._connect(self._worker(index), single=connections is self._spare)
             if self._closed:
                 await connection.close()
                 raise errors.lost_error(index, "this side closed it")
@@ -340,7 +335,7 @@ class Fleet:
         if self._access.route == "iap":
             return self._iap_route(worker, login.port)
         if self._access.jump is None and login.proxy is not None:
-            return self._proxies.route_for(login.proxy, worker.index)
+            return ProxyRoute(self._proxies, login.proxy, worker.index)
         return None
 
     def _iap_route(self, worker: Worker, port: int) -> Route:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tui.aio.fan_out import cancel_all
 from tui.errors import TpuTuiError
 from tui.pod.creation.slice_request import WorkerStartup
 from tui.pod.creation.startup_journal import MOST_LINES, UNIT, startup_of
@@ -101,9 +102,7 @@ async def follow_startup_scripts(
                 end = min(end, clock() + FAILURE_GRACE_S)
             yield tuple(states.values())
     finally:
-        for task in pending:
-            task.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        await cancel_all(pending)
 
 
 def _pauses(workers: int) -> Iterator[float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
 
-from tui.localpod.api.background_tasks import BackgroundTasks
+from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.documents import DocumentStore
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.handlers import ApiHandlers

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from tui.aio.fan_out import gather_rows
 from tui.cloud.api_errors import is_missing
-from tui.cloud.compute.resource_listing import COLLECTIONS, ComputeResources
+from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
 from tui.cloud.storage.buckets import BucketUrl
 from tui.errors import TpuTuiError, UsageError
@@ -50,86 +53,58 @@ class Deletion:
 
     async def run(self, resources: Sequence[CloudResource]) -> AsyncIterator[DeletionStep]:
         """Delete the resources stage by stage and yield the steps as they come."""
-        for stage in in_order_of_deletion(resources):
-            steps: asyncio.Queue[DeletionStep | None] = asyncio.Queue()
-            work = asyncio.ensure_future(self._stage(stage, steps))
-            try:
-                while (step := await steps.get()) is not None:
-                    yield step
-            finally:
-                work.cancel()
-                await asyncio.wait({work})
-
-    async def _stage(self, stage: Sequence[CloudResource], steps: asyncio.Queue[DeletionStep | None]) -> None:
         turns = asyncio.Semaphore(_AT_ONCE)
+        for stage in in_order_of_deletion(resources):
+            work = [partial(self._delete_reporting, resource, turns) for resource in stage]
+            async with aclosing(gather_rows(work)) as steps:
+                async for step in steps:
+                    yield step
 
-        async def delete(resource: CloudResource) -> None:
+    async def _delete_reporting(
+        self, resource: CloudResource, turns: asyncio.Semaphore, report: Callable[[DeletionStep], None]
+    ) -> None:
+        try:
             async with turns:
-                await self._delete_reporting(resource, steps)
-
-        try:
-            await asyncio.gather(*map(delete, stage))
-        finally:
-            steps.put_nowait(None)
-
-    async def _delete_reporting(self, resource: CloudResource, steps: asyncio.Queue[DeletionStep | None]) -> None:
-        try:
-            async for line in self._delete(resource):
-                steps.put_nowait(DeletionStep(resource, line))
+                await self._delete(resource, lambda line: report(DeletionStep(resource, line)))
         except TpuTuiError as error:
             if not is_missing(error):
-                steps.put_nowait(DeletionStep(resource, problem=error))
+                report(DeletionStep(resource, problem=error))
                 return
-            steps.put_nowait(DeletionStep(resource, f"{resource.kind} {resource.name} is gone already"))
+            report(DeletionStep(resource, f"{resource.kind} {resource.name} is gone already"))
         except Exception as error:
             what = f"{resource.kind} {resource.name} cannot be deleted"
-            problem = TpuTuiError(what, why=f"{type(error).__name__}: {error}")
-            steps.put_nowait(DeletionStep(resource, problem=problem))
+            report(DeletionStep(resource, problem=TpuTuiError(what, why=f"{type(error).__name__}: {error}")))
             return
-        steps.put_nowait(DeletionStep(resource, is_gone=True))
+        report(DeletionStep(resource, is_gone=True))
 
-    async def _delete(self, resource: CloudResource) -> AsyncIterator[str]:
-        lines: AsyncIterator[str]
+    async def _delete(self, resource: CloudResource, report: Callable[[str], None]) -> None:
         if resource.kind in (SLICE, QUEUED, GROUP) and self._live_runs is not None:
             await _require_no_runs(resource, self._live_runs)
+        if resource.kind == BUCKET:
+            await self._delete_bucket(BucketUrl(resource.name), report)
+            return
         if resource.kind == QUEUED:
             lines = self._tpu.queue.delete(resource.zone or "", resource.name, force=True)
         elif resource.kind == SLICE:
             lines = self._tpu.lifecycle.delete(resource.zone or "", resource.name)
-        elif resource.kind in COLLECTIONS:
-            lines = self._compute.delete(resource)
-        elif resource.kind == BUCKET:
-            lines = self._delete_bucket(resource)
         else:
-            what = f"{resource.kind} {resource.name} cannot be deleted"
-            raise UsageError(what, why="tpu-tui cannot delete that kind")
+            lines = self._compute.delete(resource)
         async for line in lines:
-            yield line
+            report(line)
 
-    async def _delete_bucket(self, resource: CloudResource) -> AsyncIterator[str]:
-        buckets, url = self._open_buckets(), BucketUrl(resource.name)
-        counts: asyncio.Queue[int] = asyncio.Queue()
-        yield f"requested the deletion of {url}"
-        work = asyncio.ensure_future(self._emptied(buckets, url, counts))
-        try:
-            while (deleted := await counts.get()) >= 0:
-                yield f"{deleted:,} object{'s are' if deleted != 1 else ' is'} deleted from {url}"
-            await work
-        finally:
-            work.cancel()
-            await asyncio.wait({work})
-            await buckets.close()
-        yield f"{url} is deleted"
+    async def _delete_bucket(self, url: BucketUrl, report: Callable[[str], None]) -> None:
+        """Delete a bucket, with its objects unless it has to be unused."""
 
-    async def _emptied(self, buckets: BucketLifecycle, url: BucketUrl, counts: asyncio.Queue[int]) -> None:
-        """Delete a bucket, with its objects unless it has to be unused; -1 ends the counts."""
-        try:
+        def count(deleted: int) -> None:
+            report(f"{deleted:,} object{'s are' if deleted != 1 else ' is'} deleted from {url}")
+
+        report(f"requested the deletion of {url}")
+        async with self._open_buckets() as buckets:
             if self._live_runs is not None:
                 await buckets.delete_empty(url)
             else:
-                await buckets.delete(url, counts.put_nowait)
-        finally:
-            counts.put_nowait(-1)
+                await buckets.delete(url, count)
+        report(f"{url} is deleted")
 
 
 async def _require_no_runs(resource: CloudResource, live_runs: LiveRuns) -> None:

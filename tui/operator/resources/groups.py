@@ -10,7 +10,6 @@ from tui.cloud.compute.groups.group_creation import GroupCreation
 from tui.cloud.compute.groups.group_resizing import GroupResizing
 from tui.errors import NoSuchResourceError, TpuTuiError, UsageError, did_you_mean, near_matches
 from tui.operator.connections import Connections
-from tui.operator.resources.deletion import DeletionStep
 from tui.pod.creation.slice_request import CreationStep
 from tui.pod.groups.group_checks import check_group_request
 from tui.pod.groups.group_request import GroupRequest
@@ -48,7 +47,7 @@ class Groups:
 
         Raises UsageError with a hosts file.
         """
-        return await self._resources.groups()
+        return await self._connections.cloud.list_groups()
 
     async def prepare(self, request: GroupRequest) -> GroupRequest:
         """Return a checked request, with the boot disk of the VM whose image it makes. Raises UsageError."""
@@ -123,10 +122,6 @@ class Groups:
                 stays.append(f"TPU Node {node} stays: tpu-tui slices delete {node} deletes it")
         return GroupDeletion(tuple(chosen), tuple(stays))
 
-    def delete(self, chosen: Sequence[CloudResource]) -> AsyncIterator[DeletionStep]:
-        """Delete a group first, then its parts; yield the progress of each."""
-        return self._resources.delete(chosen)
-
     async def change_slice(self, slice_: Slice, action: str, dry_run: bool) -> AsyncIterator[str]:
         """Delete the group that a slice is, with what tpu-tui made for it; yield the progress.
 
@@ -143,7 +138,7 @@ class Groups:
                 yield f"would delete {line}"
             return
         problems: list[TpuTuiError] = []
-        async for step in self.delete(plan.chosen):
+        async for step in self._resources.delete(plan.chosen):
             if step.text:
                 yield step.text
             problems += [step.problem] if step.problem else []

@@ -26,7 +26,6 @@ from tui.pod.creation.queued_request import QueuedListing
 from tui.pod.resources import GROUP, QUEUED, TEMPLATE, CloudResource, ResourceListing, attach_users, in_order_of_cost
 
 if TYPE_CHECKING:
-    from tui.cloud.instance_groups.instance_groups import GroupListing
     from tui.cloud.tpu.tpu_api import TpuApi
 
 Answer = TypeVar("Answer")
@@ -73,7 +72,7 @@ class Resources:
         """Return the groups, templates, policies and images, each with its users, and what could not be listed."""
         compute, problems = ComputeResources(self._connections.settings), list[TpuTuiError]()
         groups, templates, policies, images, statuses = await asyncio.gather(
-            _read(self.groups, problems),
+            _read(self._connections.cloud.list_groups, problems),
             _read(compute.templates, problems),
             _read(compute.policies, problems),
             _read(compute.images, problems),
@@ -88,10 +87,6 @@ class Resources:
             problems += part[1] if part else ()
         incomplete += [] if templates and not templates[1] else [TEMPLATE]
         return ResourceListing(tuple(attach_users(rows, incomplete)), _each_once(problems))
-
-    async def groups(self) -> GroupListing:
-        """Return the managed instance groups. Raises CloudError, UsageError with a hosts file."""
-        return await self._connections.cloud.list_groups()
 
     def delete(self, resources: Sequence[CloudResource], *, only_unused: bool = False) -> AsyncIterator[DeletionStep]:
         """Delete resources of the last listing, those that use others first; yield the progress of each.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, WorkerError
 from tui.runs.follow.follower import Follower
@@ -61,9 +62,7 @@ async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> l
         for worker in directory.run.workers
     ]
     done, pending = await asyncio.wait(tasks, timeout=timeout)
-    for task in pending:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await cancel_all(tasks)
     errors = [error for task in done if (error := task.exception()) is not None]
     if pending and not errors:
         return [WorkerError(f"{count_noun(len(pending), 'worker')} did not answer within {timeout:g} s")]

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tui.aio.fan_out import cancel_all
 from tui.pod.run import RunState
 from tui.runs.failure_rules import WorkerOutcome, exit_fields
 from tui.runs.follow.follower import Follower
@@ -87,9 +88,7 @@ async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
                 break
             await asyncio.wait([tasks[index] for index in remaining], timeout=_POLL_INTERVAL_S)
     finally:
-        for task in tasks.values():
-            task.cancel()
-        ended = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        ended = await cancel_all(tasks.values())
     for index, outcome in zip(indices, ended, strict=True):
         if isinstance(outcome, WorkerOutcome) and outcome.unreachable is None:
             await record_exit(directory, index, outcome)

@@ -72,14 +72,14 @@ def diagnose(run: Run, slice_: Slice | None, reasons: Mapping[int, str] | None =
 
     `reasons` say why single workers lost their machines (`was preempted`), where that is known.
     """
-    again = f"{_create_again(run, slice_)} makes it again"
+    again = f"{_create_again(run, slice_)} recreates it"
     if run.source == INSTANCE_GROUP:
-        again = f"tpu-tui groups create {run.slice} makes it again"
+        again = f"tpu-tui groups create {run.slice} recreates it"
     delete = delete_command(run.slice, run.zone)
     if slice_ is None:
         return SliceDiagnosis("deleted", f"slice {run.slice} is deleted", True, again)
     if run.slice_created and slice_.created and slice_.created != run.slice_created:
-        text = f"slice {run.slice} was deleted and made again since: its workers are others"
+        text = f"slice {run.slice} was deleted and recreated: its workers are not those of the run"
         return SliceDiagnosis("replaced", text, True, "launch the run again")
     if lost := lost_workers(run, slice_):
         return _diagnose_losses(run, slice_, lost, reasons or {})
@@ -135,7 +135,7 @@ def _diagnose_losses(run: Run, slice_: Slice, lost: Sequence[Worker], reasons: M
 
 
 def _create_again(run: Run, slice_: Slice | None) -> str:
-    """Return the command that makes the slice as it is now, or, if it is gone, as it was at the launch."""
+    """Return the command that creates the slice as it is now, or, if it is gone, as it was at the launch."""
     now = slice_ or Slice(run.slice)
     return create_command(
         run.slice,

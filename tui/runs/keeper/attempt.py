@@ -8,6 +8,8 @@ from collections import ChainMap
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tui.aio.background_tasks import BackgroundTasks
+from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
@@ -74,7 +76,7 @@ class Attempt:
         )
         self._was_over = False
         self._ended = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         self._watcher: StallDetector | None = None
 
     async def run(self) -> AttemptResult | None:
@@ -84,16 +86,12 @@ class Attempt:
             ended = await (self.starter.launch() if self.launching else self.starter.take_over())
             return ended if ended is not None else await self._follow()
         finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._tasks.close()
             await self.slice_monitor.close()
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` in the background, at most until this attempt ends."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(_log_exception)
+        self._tasks.start(work).add_done_callback(_log_exception)
 
     def _watch_progress(self) -> None:
         self._watcher = StallDetector(self.directory, self.reachability, self.timeouts)
@@ -119,9 +117,7 @@ class Attempt:
         except asyncio.TimeoutError:
             await record(self.directory, "note", text="some workers' last bytes could not be fetched: out of reach")
         finally:
-            for task in following:
-                task.cancel()
-            await asyncio.gather(*following, return_exceptions=True)
+            await cancel_all(following)
         return await self._conclude()
 
     async def _on_reached(self, index: int) -> None:
@@ -233,10 +229,10 @@ class Attempt:
         prior = f"{status.cause}; " if status.cause else ""
         unconfirmed = "; a stop is not confirmed there" if status.stop_requested else ""
         cause = (
-            f"{prior}{format_workers(lost)} {first.unreachable}{unconfirmed}. Deleted, or the network here is gone: "
-            "`tpu-tui attach` looks again"
+            f"{prior}{format_workers(lost)} {first.unreachable}{unconfirmed}. They were deleted, or the network "
+            "of this machine is down: `tpu-tui attach` tries again"
         )
-        return AttemptResult(RunState.LOST, cause, remedy=f"tpu-tui attach {self.directory.id} looks again")
+        return AttemptResult(RunState.LOST, cause, remedy=f"tpu-tui attach {self.directory.id} tries again")
 
 
 def _log_exception(task: asyncio.Task[None]) -> None:

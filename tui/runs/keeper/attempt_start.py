@@ -12,7 +12,7 @@ from tui.aio.timeouts import within
 from tui.errors import LaunchError, TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.keeper.leadership import Leadership
-from tui.runs.keeper.stop_requests import ABORT_GRACE_S, record_remote_stop, stop_everywhere, wait_for_stop_request
+from tui.runs.keeper.stop_requests import ABORT_GRACE_S, record_remote_stop, stop_everywhere, unless_stopped
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.gang import Gang
 from tui.runs.launch.launch_spec import LaunchSpec
@@ -59,32 +59,24 @@ class AttemptStarter:
         self.fleet = fleet
         self.timeouts = timeouts
         self.leadership = leadership
-        self.spec = spec
+        self.spec = spec or LaunchSpec(directory.run, {}, fleet.access, keeper_timeouts=timeouts)
+        self.again = spec is None
         self.attempt = attempt
         self.sessions: dict[int, WorkerSession] = {}
         """The sessions of a successful launch; each continues as the follower of its worker's log."""
 
     async def launch(self) -> AttemptResult | None:
         """Launch the gang; return the result if the launch failed or was stopped, None if the gang runs."""
-        spec = self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access)
         gang = Gang(
             self.directory,
-            spec,
+            self.spec,
             self.fleet,
             attempt=self.attempt,
-            again=self.spec is None,
+            again=self.again,
             keeper=self.leadership.number,
         )
-        launching = asyncio.ensure_future(gang.run())
-        stop = asyncio.ensure_future(wait_for_stop_request(self.directory))
-        try:
-            await asyncio.wait({launching, stop}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            launching.cancel()
-            stop.cancel()
-            await asyncio.gather(launching, stop, return_exceptions=True)
+        launching = await unless_stopped(self.directory, gang.run())
         if launching.cancelled():
-            stop.result()  # the request that ended the launch, or why none could be found
             return await self._undo(gang, None)
         try:
             launching.result()

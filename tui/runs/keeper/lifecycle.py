@@ -19,7 +19,7 @@ from tui.runs.keeper.attempt_start import AttemptResult
 from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.on_end import ReportWriter, run_pending_actions
 from tui.runs.keeper.on_end_claim import IDENTITY, identity_of
-from tui.runs.keeper.stop_requests import record_remote_stop, wait_for_stop_request
+from tui.runs.keeper.stop_requests import record_remote_stop, unless_stopped, wait_for_stop_request
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.record.log_mirror import archive_attempt_logs, record, retry_while_full
@@ -127,14 +127,7 @@ class RunLifecycle:
         limit = format_duration(self.timeouts.lost_after)
         text = f"waiting for slice {self.directory.run.slice} to be READY again, for up to {limit}"
         await record(self.directory, "note", text=f"{text}. {result.remedy or ''}".strip(), waits_on_slice=True)
-        waiting = asyncio.ensure_future(wait_for_slice(self.directory, self.timeouts))
-        stop = asyncio.ensure_future(wait_for_stop_request(self.directory))
-        try:
-            await asyncio.wait({waiting, stop}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stop.cancel()
-            waiting.cancel()
-            await asyncio.gather(waiting, stop, return_exceptions=True)
+        waiting = await unless_stopped(self.directory, wait_for_slice(self.directory, self.timeouts))
         if waiting.cancelled():
             return _as_stopped(result)
         renewed = waiting.result()

@@ -81,7 +81,7 @@ async def _refusal(directory: RunDirectory, action: Action, fleet: Fleet) -> str
     if alive and not status.slice_is_gone:
         return f"the run may still be running on {format_workers(alive)}, which could not be reached"
     if (await _diagnose(directory)).kind == "replaced":
-        return f"{directory.run.slice} was created again since"
+        return f"{directory.run.slice} was recreated since the launch"
     other_run = await _others_alive(directory, fleet)
     return f"{other_run} is alive there" if other_run else ""
 

@@ -32,7 +32,7 @@ from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
 
 _LOG_TAIL_BYTES = 400
-"""Bytes at the end of keeper.log in which the reason is searched if the keeper did not start."""
+"""Bytes at the end of keeper.log that are searched for the reason if the keeper did not start."""
 
 
 def start_keeper(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container
+from collections.abc import Container, Coroutine
+from typing import Any, TypeVar
 
 from tui.aio.backoff import backoff
+from tui.aio.fan_out import cancel_all
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import BY_REMOTE_USER, STOP_REQUESTED, RunStatus, status_of
@@ -18,6 +20,7 @@ GIVE_UP_AFTER_S = 600.0
 """Seconds for which unreachable workers are retried when a launch has to be undone or a run is over."""
 ABORT_GRACE_S = 5.0
 """Grace in seconds for the jobs of a launch that failed after the barrier: they have hardly begun."""
+_Result = TypeVar("_Result")
 
 
 async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
@@ -29,6 +32,19 @@ async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
         if is_requested and (status := status_of(directory)).stop_requested is not None:
             return status
         await asyncio.sleep(STOP_POLL_INTERVAL_S)
+
+
+async def unless_stopped(directory: RunDirectory, work: Coroutine[Any, Any, _Result]) -> asyncio.Future[_Result]:
+    """Do the work until a stop is requested; return its future, which is cancelled if the request came first."""
+    working = asyncio.ensure_future(work)
+    stop = asyncio.ensure_future(wait_for_stop_request(directory))
+    try:
+        await asyncio.wait({working, stop}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await cancel_all([working, stop])
+    if working.cancelled():
+        stop.result()  # the request, or why none could be found
+    return working
 
 
 async def record_remote_stop(directory: RunDirectory) -> None:

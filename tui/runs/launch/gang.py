@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from typing import Any
 
+from tui.aio.fan_out import cancel_all
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -240,8 +241,7 @@ class Gang:
         try:
             await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            all_steps.cancel()
-            await asyncio.wait({all_steps})
+            await cancel_all([all_steps])
         if self._lost.done():
             raise self._lost.result()
         for task in all_steps.result():
@@ -272,9 +272,7 @@ async def _all_or_first_failure(tasks: Collection[asyncio.Task[None]], timeout: 
         else:
             late = list(pending)
     finally:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
+        results = await cancel_all(tasks)
     for result in results:
         if isinstance(result, Exception) and not isinstance(result, TpuTuiError):
             raise result

@@ -42,9 +42,7 @@ def check_request(request: LaunchRequest) -> None:
         raise UsageError(f"--restarts {request.job.restarts}", why="the number of restarts cannot be negative")
     if request.sync and not request.sync.is_dir():
         raise UsageError(f"{request.sync} is not a directory", remedy="--sync takes the directory to copy")
-    if request.job.on_end:
-        slice_ = request.slice_
-        check_on_end(request.job.on_end, slice_.zone, workers=len(slice_.workers), source=slice_.source)
+    check_on_end(request.job.on_end, request.slice_)
 
 
 def run_from(request: LaunchRequest, slice_: Slice, settings: Settings) -> Run:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tui.errors import UsageError
 from tui.pod.run import Run, RunState
-from tui.pod.slice import INSTANCE_GROUP, TPU_API
+from tui.pod.slice import INSTANCE_GROUP, Slice
 from tui.pod.slice_commands import CANNOT_STOP
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -58,16 +58,16 @@ def actions_of(run: Run) -> list[Action]:
     return sorted(actions, key=lambda action: action.is_about_slice)
 
 
-def check_on_end(texts: Iterable[str], zone: str | None, *, workers: int = 1, source: str = TPU_API) -> None:
+def check_on_end(texts: Iterable[str], slice_: Slice) -> None:
     """Check that the actions are possible on this slice. Raises UsageError."""
     for action in map(parse_action, texts):
-        if action.kind == "stop-slice" and source == INSTANCE_GROUP:
+        if action.kind == "stop-slice" and slice_.source == INSTANCE_GROUP:
             why, remedy = "a group recreates VMs that stop", "--on-end delete-slice deletes the group"
             raise UsageError(f"--on-end {action}", why=why, remedy=f"{remedy}; its template stays")
-        if action.is_about_slice and zone is None:
+        if action.is_about_slice and slice_.zone is None:
             raise UsageError(f"--on-end {action}", why="these machines are not made or deleted by the Cloud TPU API")
-        if action.kind == "stop-slice" and workers > 1:
-            why = f"{CANNOT_STOP}, and this one has {workers}"
+        if action.kind == "stop-slice" and len(slice_.workers) > 1:
+            why = f"{CANNOT_STOP}, and this one has {len(slice_.workers)}"
             remedy = "--on-end delete-slice gives it back; tpu-tui slices create makes another"
             raise UsageError(f"--on-end {action}", why=why, remedy=remedy)
 

@@ -55,16 +55,16 @@ async def stop_run(
     """Stop the run on every worker at once; yield each worker's answer as it comes.
 
     The worker sends TERM, waits `grace` seconds, sends KILL and verifies that nothing is left. A stop works with and
-    without a keeper and can be repeated; a run that is over is answered for from its record. A worker that cannot be
-    reached is not confirmed. A run that was given up as lost is over once every worker has answered. A run without a
-    keeper that ended by itself keeps its state.
+    without a keeper and can be repeated; for a run that is over, the answers come from its record. A worker that
+    cannot be reached is not confirmed. A run that was given up as lost is over once every worker has answered. A run
+    without a keeper that ended by itself keeps its state.
     """
     before = status_of(directory)
     may_have_ended = before.state is RunState.LOST or not (before.state.is_over or before.attended.alive)
     is_stopping = not before.state.is_over
     if is_stopping and not may_have_ended:
         _note(directory, STOP_REQUESTED, by="user", grace=grace)
-    recorded = dict(_from_record(before))
+    recorded = _from_record(before)
     for answer in recorded.values():
         yield answer
     confirmed = len(recorded)
@@ -223,12 +223,12 @@ def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
     return StopAnswer(index, False, None, f"{_REMOVED}: whether its processes live on cannot be found out")
 
 
-def _from_record(status: RunStatus) -> list[tuple[int, StopAnswer]]:
+def _from_record(status: RunStatus) -> dict[int, StopAnswer]:
     """Return the answers that need no query: in a run that is over, of parts that ended on record or never began."""
     if not status.state.is_over:
-        return []
-    answers = ((worker.worker, _recorded(worker)) for worker in status.workers)
-    return [(index, answer) for index, answer in answers if answer is not None]
+        return {}
+    answers = map(_recorded, status.workers)
+    return {answer.worker: answer for answer in answers if answer is not None}
 
 
 def _recorded(worker: WorkerStatus) -> StopAnswer | None:

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{3}|\.\d{6})?[+-]\d\d:\d\d", re.ASCII)
 """Times as the workers write them, with fractions that every supported Python can parse."""
 _LAST_LINE_BYTES = 400
-"""Bytes at the end of an output in which its last line is searched."""
+"""Bytes at the end of an output that are searched for its last line."""
 _NO_HOME = "Could not chdir to home directory"
 _PASSWORD = re.compile("password (has expired|change required)", re.IGNORECASE)
 """sshd's text after a login for which PAM requires a new password first."""

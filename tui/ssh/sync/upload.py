@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from tui.aio.fan_out import for_each_worker
+from tui.aio.fan_out import cancel_all, for_each_worker
 from tui.aio.timeouts import within
 from tui.errors import WorkerError
 from tui.pod.worker import RUN_ROOT
@@ -165,8 +165,7 @@ class _Upload:
                 raise _UploadFailed(f"{failed.why}: {message}", failed.remedy) from None
             raise
         finally:
-            complaints.cancel()
-            await asyncio.gather(complaints, return_exceptions=True)
+            await cancel_all([complaints])
 
     async def _send(self, process: Process) -> None:
         """Send the whole bundle and the end of input. Raises _UploadFailed when nothing moves."""

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from tui.aio.background_tasks import BackgroundTasks
 from tui.aio.backoff import backoff
+from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
 from tui.ssh import errors
 from tui.ssh.errors import SshError
@@ -87,7 +89,7 @@ class IapTunnels:
         self._session: aiohttp.ClientSession | None = None
         self._token: tuple[float, str] | None = None
         self._asking = asyncio.Lock()
-        self._relays: set[asyncio.Task[None]] = set()
+        self._relays = BackgroundTasks()
 
     async def open(self, target: IapTarget, worker: int) -> socket.socket:
         """Return a connected socket to the target. Raises SshError naming the worker."""
@@ -98,17 +100,12 @@ class IapTunnels:
             raise errors.iap_error(worker, target.instance, 0, f"no answer within {self._timeout:g} s") from None
         except TunnelClosedError as error:
             raise errors.iap_error(worker, target.instance, error.code, error.words) from None
-        task = asyncio.get_running_loop().create_task(relay.run())
-        self._relays.add(task)
-        task.add_done_callback(self._relays.discard)
+        self._relays.start(relay.run())
         return outside
 
     async def close(self) -> None:
         """End every tunnel."""
-        relays = list(self._relays)
-        for relay in relays:
-            relay.cancel()
-        await asyncio.gather(*relays, return_exceptions=True)
+        await self._relays.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -263,9 +260,7 @@ class _Relay:
                 await asyncio.wait({receiving})
             return all(task.result() for task in done)
         finally:
-            for task in (sending, receiving):
-                task.cancel()
-            await asyncio.gather(sending, receiving, return_exceptions=True)
+            await cancel_all([sending, receiving])
 
     async def _send(self) -> bool:
         """Send until the local side is done. Return True when the WebSocket failed first."""

@@ -12,6 +12,7 @@ from tui.aio.timeouts import within
 from tui.pod.worker import MOST_PORT
 from tui.ssh import errors
 from tui.ssh.config.access import Access, Login, login_for
+from tui.ssh.transport.proxy_command import ProxyCommands, ProxyRoute
 from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from tui.ssh.transport.client_callbacks import LoginClient
     from tui.ssh.transport.login import Dialer
-    from tui.ssh.transport.proxy_command import ProxyCommands
 
 CLOSE_TIMEOUT_S = 3.0
 
@@ -76,7 +76,7 @@ class JumpHosts:
         login = await parse_jump(last, self._access)
         if not before and login.jump not in behind:
             before = login.jump or ""
-        proxy = None if before or login.proxy is None else self._proxies.route_for(login.proxy, None)
+        proxy = None if before or login.proxy is None else ProxyRoute(self._proxies, login.proxy, None)
         try:
             tunnel = await self.through(before, worker, behind) if before else None
             dialer = await self._dialer()

@@ -25,10 +25,6 @@ class ProxyCommands:
     def __init__(self) -> None:
         self._running: set[_Program] = set()
 
-    def route_for(self, command: str, worker: int | None) -> ProxyRoute:
-        """Return a route through this command."""
-        return ProxyRoute(self, command, worker)
-
     def start(self, command: str) -> _Program:
         """Start a program. Raises OSError."""
         for ended in [program for program in self._running if program.has_ended]:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tui.localpod.api.background_tasks import BackgroundTasks
+from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import ROOT, ComputeError, no_capacity, now, relative
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.instances import Instances, Vm

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tui.aio.background_tasks import BackgroundTasks
 from tui.errors import TpuTuiError
-from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import ROOT, ComputeError, invalid_field, no_capacity, now
 from tui.localpod.api.compute.documents import DISKS, INSTANCES, DocumentStore, fingerprint, with_fingerprint
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tui.localpod.api.background_tasks import BackgroundTasks
+from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import (
     PROJECT,
     ROOT,

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tui.localpod.api.background_tasks import BackgroundTasks
+from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import ROOT
 from tui.localpod.api.compute.batch_route import batch_route
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows

@@ -15,8 +15,8 @@ import google.cloud.tpu_v2.types as tpu
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
+from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.resources.tpu_nodes import node_as_v1

@@ -13,8 +13,8 @@ from typing import Any
 import google.cloud.tpu_v2.types as tpu
 from google.protobuf import empty_pb2
 
+from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources.nodes import COLLECTION as NODES
 from tui.localpod.api.resources.nodes import HostedNode, Nodes

@@ -1,4 +1,4 @@
-"""The tasks of a service that run beside its requests."""
+"""Tasks that run beside other work, until their owner closes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from tui.aio.fan_out import cancel_all
+
 
 class BackgroundTasks:
-    """Tasks that run until they end or the service closes."""
+    """Tasks that run until they end or `close` cancels them."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -22,7 +24,4 @@ class BackgroundTasks:
 
     async def close(self) -> None:
         """Cancel every task and wait until all have stopped."""
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(self._tasks)
