@@ -17,7 +17,7 @@ from tui.localpod.api.resources.nodes import Nodes
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.paging import page
 from tui.localpod.api.resources.queued_resources import QueuedResources
-from tui.localpod.api.resources.resource_names import ANY_ZONE, ResourceLocation, id_of, parse_place
+from tui.localpod.api.resources.resource_names import ANY_ZONE, ResourceLocation, parse_place
 from tui.pod.api_paths import region_of
 
 T = TypeVar("T")
@@ -85,11 +85,6 @@ class ApiHandlers:
         types, token = page(self._types(parse_place(request.parent)), request)
         return tpu.ListAcceleratorTypesResponse(accelerator_types=types, next_page_token=token)
 
-    def get_accelerator_type(self, request: tpu.GetAcceleratorTypeRequest) -> tpu.AcceleratorType:
-        """Return one accelerator type."""
-        id_of(request.name, "acceleratorTypes")
-        return _named(self._types(parse_place(request.name)), request.name)
-
     def _types(self, place: ResourceLocation) -> list[tpu.AcceleratorType]:
         types = catalogue.accelerator_types(place)
         return [kind for kind in types if self.faults.offers(place.zone, kind.type_)]
@@ -100,19 +95,10 @@ class ApiHandlers:
         versions, token = page(catalogue.runtime_versions(parse_place(request.parent)), request)
         return tpu.ListRuntimeVersionsResponse(runtime_versions=versions, next_page_token=token)
 
-    def get_runtime_version(self, request: tpu.GetRuntimeVersionRequest) -> tpu.RuntimeVersion:
-        """Return one runtime version."""
-        id_of(request.name, "runtimeVersions")
-        return _named(catalogue.runtime_versions(parse_place(request.name)), request.name)
-
     def list_locations(self, request: Any) -> Any:
         """Return one page of the zones."""
         locations, token = page([self._location(zone) for zone in self.zones], request)
         return locations_pb2.ListLocationsResponse(locations=locations, next_page_token=token)
-
-    def get_location(self, request: Any) -> Any:
-        """Return one zone."""
-        return self._location(parse_place(request.name).zone)
 
     def _location(self, zone: str) -> Any:
         return locations_pb2.Location(
@@ -127,18 +113,6 @@ class ApiHandlers:
             raise rpc_errors.unimplemented("Filters of operations are not implemented.")
         operations, token = page(self.operations.in_place(parse_place(request.name)), request)
         return operations_pb2.ListOperationsResponse(operations=operations, next_page_token=token)
-
-    async def wait_operation(self, request: Any) -> Any:
-        """Return an operation once it is done or the request's timeout has passed."""
-        seconds = request.timeout.ToTimedelta().total_seconds() if request.HasField("timeout") else None
-        return await self.operations.wait(request.name, seconds)
-
-
-def _named(items: Sequence[T], name: str) -> T:
-    for item in items:
-        if getattr(item, "name", None) == name:
-            return item
-    raise rpc_errors.not_found(name)
 
 
 def _refuse_filter(request: Any) -> None:

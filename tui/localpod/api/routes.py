@@ -89,9 +89,7 @@ METHODS: tuple[ApiMethod, ...] = (
         lambda api, request: api.queued.reset(request.name),
     ),
     ApiMethod(TPU, tpu.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", ApiHandlers.list_accelerator_types),
-    ApiMethod(TPU, tpu.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", ApiHandlers.get_accelerator_type),
     ApiMethod(TPU, tpu.ListRuntimeVersionsRequest, "tpu.runtimeversions.list", ApiHandlers.list_runtime_versions),
-    ApiMethod(TPU, tpu.GetRuntimeVersionRequest, "tpu.runtimeversions.get", ApiHandlers.get_runtime_version),
     ApiMethod(TPU, tpu.GetGuestAttributesRequest, "tpu.nodes.getGuestAttributes", ApiHandlers.get_guest_attributes),
     ApiMethod(TPU_V1, v1.ListNodesRequest, "tpu.nodes.list", v1_handlers.list_nodes),
     ApiMethod(TPU_V1, v1.GetNodeRequest, "tpu.nodes.get", v1_handlers.get_node),
@@ -117,37 +115,19 @@ METHODS: tuple[ApiMethod, ...] = (
     ApiMethod(
         TPU_V1, v1.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", v1_handlers.list_accelerator_types
     ),
-    ApiMethod(TPU_V1, v1.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", v1_handlers.get_accelerator_type),
     ApiMethod(
         TPU_V1,
         v1.ListTensorFlowVersionsRequest,
         "tpu.tensorflowversions.list",
         v1_handlers.list_tensorflow_versions,
     ),
-    ApiMethod(
-        TPU_V1, v1.GetTensorFlowVersionRequest, "tpu.tensorflowversions.get", v1_handlers.get_tensorflow_version
-    ),
     ApiMethod(LOCATIONS, locations_pb2.ListLocationsRequest, "tpu.locations.list", ApiHandlers.list_locations),
-    ApiMethod(LOCATIONS, locations_pb2.GetLocationRequest, "tpu.locations.get", ApiHandlers.get_location),
     ApiMethod(OPERATIONS, operations_pb2.ListOperationsRequest, "tpu.operations.list", ApiHandlers.list_operations),
     ApiMethod(
         OPERATIONS,
         operations_pb2.GetOperationRequest,
         "tpu.operations.get",
         lambda api, request: api.operations.get(request.name),
-    ),
-    ApiMethod(OPERATIONS, operations_pb2.WaitOperationRequest, "tpu.operations.get", ApiHandlers.wait_operation),
-    ApiMethod(
-        OPERATIONS,
-        operations_pb2.CancelOperationRequest,
-        "tpu.operations.cancel",
-        lambda api, request: api.operations.cancel(request.name),
-    ),
-    ApiMethod(
-        OPERATIONS,
-        operations_pb2.DeleteOperationRequest,
-        "tpu.operations.delete",
-        lambda api, request: api.operations.delete(request.name),
     ),
 )
 """Every method that is served (cloud_tpu.proto of google/cloud/tpu/v2 and v1, and the two mix-ins)."""

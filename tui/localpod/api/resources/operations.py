@@ -1,8 +1,7 @@
-"""Long-running operations of the Cloud TPU API: start, poll, cancel and delete them."""
+"""Long-running operations of the Cloud TPU API, which clients poll."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -13,7 +12,6 @@ from typing import Any
 import google.cloud.tpu_v1.types as v1
 import google.cloud.tpu_v2.types as tpu
 from google.longrunning import operations_pb2
-from google.protobuf import empty_pb2
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.background_tasks import BackgroundTasks
@@ -34,7 +32,6 @@ Work = Callable[[], Awaitable[Any]]
 class _Entry:
     operation: Any
     metadata: tpu.OperationMetadata
-    task: asyncio.Task[None] | None = None
 
     def pack_metadata(self) -> None:
         """Write the metadata into the operation; the fields of v1 are those of v2."""
@@ -65,7 +62,7 @@ class Operations:
         entry = _Entry(operations_pb2.Operation(name=place.child("operations", _operation_id())), metadata)
         entry.pack_metadata()
         self._entries[entry.operation.name] = entry
-        entry.task = self._tasks.start(self._run(entry, work))
+        self._tasks.start(self._run(entry, work))
         return _copy(entry.operation)
 
     def in_v1(self, operation: Any) -> Any:
@@ -88,31 +85,10 @@ class Operations:
         """Return the operation as it is now. Raises NOT_FOUND."""
         return _copy(self._entry(name).operation)
 
-    async def wait(self, name: str, seconds: float | None) -> Any:
-        """Return the operation once it is done, or as it is after `seconds`."""
-        task = self._entry(name).task
-        if task is not None:
-            await asyncio.wait([task], timeout=seconds)
-        return self.get(name)
-
     def in_place(self, place: ResourceLocation) -> list[Any]:
         """Return the place's operations as they are now."""
         prefix = place.child("operations", "")
         return [_copy(entry.operation) for name, entry in self._entries.items() if name.startswith(prefix)]
-
-    def cancel(self, name: str) -> Any:
-        """Record a request for cancellation. As on the real service, work that has begun is completed."""
-        entry = self._entry(name)
-        if not entry.operation.done:
-            entry.metadata.cancel_requested = True
-            entry.pack_metadata()
-        return empty_pb2.Empty()
-
-    def delete(self, name: str) -> Any:
-        """Delete an operation's record; its work is not cancelled."""
-        self._entry(name)
-        del self._entries[name]
-        return empty_pb2.Empty()
 
     def _entry(self, name: str) -> _Entry:
         if name not in self._entries:
