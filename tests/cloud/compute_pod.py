@@ -71,7 +71,7 @@ class GroupPod:
 async def group_pod(tmp_path: Path) -> AsyncIterator[GroupPod]:
     """Serve both APIs with quick operations, for an inventory of the zone."""
     hosts = SocketHosts()
-    compute = ComputeService(list, hosts, zone=ZONE)
+    compute = ComputeService(hosts, zone=ZONE)
     compute.faults.operation_seconds = 0.01
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         rest = f"http://127.0.0.1:{service.rest_port}"

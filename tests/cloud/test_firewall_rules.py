@@ -33,7 +33,7 @@ class Served:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    compute = ComputeService(lambda: [("t1v-n-0-w-0", "127.1.0.1")], SocketHosts(), zone="local-a")
+    compute = ComputeService(SocketHosts(), zone="local-a")
     app = web.Application()
     app.add_routes(compute.routes())
     runner = web.AppRunner(app)
@@ -214,7 +214,7 @@ async def test_without_any_permission_the_row_names_them_and_nothing_fails(serve
 
 
 async def test_the_rules_of_a_service_without_policies_are_read(tmp_path: Path) -> None:
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
+    compute = ComputeService(SocketHosts(), zone="local-a")
     app = web.Application()
     app.add_routes([route for route in compute.routes() if "Effective" not in route.path])
     runner = web.AppRunner(app)
@@ -240,7 +240,7 @@ async def test_the_default_rules_of_a_pod_allow_traffic_between_its_workers(serv
     assert between == ["tcp:22", "tcp:8470", "tcp:8471", "tcp:8474", "tcp:8476", "tcp:8477", "tcp:8482"]
 
 
-async def test_rules_and_instances_are_made_listed_and_removed(served: Served) -> None:
+async def test_rules_are_made_listed_and_removed(served: Served) -> None:
     compute_v1: Any = pytest.importorskip("google.cloud.compute_v1", reason="google-cloud-compute is not installed")
     from google.auth.credentials import AnonymousCredentials
 
@@ -249,19 +249,14 @@ async def test_rules_and_instances_are_made_listed_and_removed(served: Served) -
         "client_options": {"api_endpoint": served.reader._settings.endpoints["compute"]},
     }
 
-    def work() -> tuple[list[str], list[str]]:
+    def work() -> list[str]:
         with compute_v1.FirewallsClient(**options) as client:
             rule = compute_v1.Firewall(name="new", allowed=[compute_v1.Allowed(I_p_protocol="tcp")])
             client.insert(project="local", firewall_resource=rule)
             client.delete(project="local", firewall="default-allow-ssh")
-            names = [one.name for one in client.list(project="local")]
-        with compute_v1.InstancesClient(**options) as instances:
-            found = instances.list(project="local", zone="local-a")
-            return names, [one.network_interfaces[0].network_i_p for one in found]
+            return [one.name for one in client.list(project="local")]
 
-    names, addresses = await asyncio.to_thread(work)
-    assert names == ["default-allow-internal", "new"]
-    assert addresses == ["127.1.0.1"]
+    assert await asyncio.to_thread(work) == ["default-allow-internal", "new"]
 
 
 async def test_a_service_that_is_down_is_reported(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ class Served:
 @pytest.fixture
 async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     monkeypatch.setattr("tui.cloud.state_reports._FIRST_POLL_S", 0.02)
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
+    compute = ComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         endpoints = {"compute": f"http://127.0.0.1:{service.rest_port}"}

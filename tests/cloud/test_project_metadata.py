@@ -15,7 +15,7 @@ from tui.settings import Settings
 @pytest.fixture
 async def compute() -> AsyncIterator[tuple[ComputeService, str]]:
     """Start a Compute Engine service, and return it with its URL."""
-    service = ComputeService(lambda: (), SocketHosts(), zone="local-a")
+    service = ComputeService(SocketHosts(), zone="local-a")
     app = web.Application()
     app.add_routes(service.routes())
     runner = web.AppRunner(app)

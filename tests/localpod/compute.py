@@ -121,7 +121,7 @@ class ComputePod:
 async def compute_pod() -> AsyncIterator[ComputePod]:
     """Serve Compute Engine over socket hosts, with quick operations."""
     hosts = SocketHosts()
-    compute = ComputeService(list, hosts, zone=ZONE)
+    compute = ComputeService(hosts, zone=ZONE)
     compute.faults.operation_seconds = 0.01
     compute.networks.metadata["enable-guest-attributes"] = "TRUE"
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):

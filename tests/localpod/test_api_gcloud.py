@@ -151,7 +151,7 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
 
 
 async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_path: Path) -> None:
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
+    compute = ComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     source = "projects/local/zones/local-a/disks/data"
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):

@@ -306,6 +306,8 @@ async def test_the_machines_of_a_group_are_reached_over_ssh_before_and_after_a_p
         await until(lambda: group.is_stable, "the group is stable")
         names = list(group.members)
         first = pod.compute.vm(names[0])
+        listed = (await ask(pod, "GET", "zones/local-a/instances"))["items"]
+        assert sorted(row["name"] for row in listed) == sorted(names), "the machines of TPU VMs are not the user's"
         assert [await hostname(pod, pod.compute.vm(name)) for name in names] == names
         assert len(list((pod.directory / "slices" / first.host / "w-0" / "dev").iterdir())) == 4
 

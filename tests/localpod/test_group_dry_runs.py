@@ -67,7 +67,7 @@ async def pods(tmp_path: Path) -> AsyncIterator[tuple[Pod, Pod]]:
     made = []
     for name in ("ours", "theirs"):
         (tmp_path / name).mkdir()
-        compute = ComputeService(list, SocketHosts(), zone="local-a")
+        compute = ComputeService(SocketHosts(), zone="local-a")
         compute.faults.operation_seconds = 0.02
         made.append((name, compute))
     async with (

@@ -43,7 +43,7 @@ class Project:
 async def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Project]:
     monkeypatch.setattr("tui.cloud.state_reports._FIRST_POLL_S", 0.02)
     monkeypatch.setattr("tui.cloud.storage.buckets.LOCAL_RETRY_S", 0.2)
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
+    compute = ComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, hosts):
         rest = f"http://127.0.0.1:{service.rest_port}"

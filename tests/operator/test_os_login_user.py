@@ -44,7 +44,7 @@ class Project:
 async def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Project]:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    compute = ComputeService(lambda: (), SocketHosts(), zone="local-a")
+    compute = ComputeService(SocketHosts(), zone="local-a")
     os_login = OsLoginService("local", lambda: compute.networks.metadata)
     async with AsyncExitStack() as stack:
         routes = [*compute.routes(), *os_login.routes()]

@@ -66,7 +66,7 @@ class CollectionRoutes:
                 set_labels = guard(f"{permission}.setLabels", partial(self._set_labels, collection))
                 yield web.post(f"{resource}/setLabels", set_labels)
             if collection != IMAGES:
-                yield self.aggregated(guard, collection, partial(self._rows, collection))
+                yield self.aggregated(guard, collection, partial(self.rows, collection))
 
     def aggregated(self, guard: Guard, collection: str, rows: Callable[[], Rows]) -> web.RouteDef:
         """Return the route that lists the resources by place, with a warning for an unavailable zone."""
@@ -88,7 +88,8 @@ class CollectionRoutes:
 
         return web.get(f"{PROJECT}/aggregated/{collection}", guard(f"compute.{collection}.list", handle))
 
-    def _rows(self, collection: str) -> Rows:
+    def rows(self, collection: str) -> Rows:
+        """Yield every stored resource of a collection with its place."""
         for place in self._store.places(collection):
             yield from ((place, row) for row in self._store.list_all(collection, place))
 

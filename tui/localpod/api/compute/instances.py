@@ -25,7 +25,7 @@ from tui.pod.worker import SSH_PORT_KEY
 GUEST_ATTRIBUTES = "enable-guest-attributes"
 """The metadata key, of a machine or the project, that makes a machine publish guest attributes."""
 RUNNING, TERMINATED = "RUNNING", "TERMINATED"
-VM_HOST = "vm@"
+_VM_HOST = "vm@"
 """The prefix of the slice names of these machines in the pod; a node's ID has no @."""
 _COPIED = ("description", "tags", "scheduling", "serviceAccounts", "resourcePolicies", "hostname")
 
@@ -52,7 +52,7 @@ class Vm:
     @property
     def host(self) -> str:
         """The name of its host among the pod's machines."""
-        return f"{VM_HOST}{self.name}@{self.zone}"
+        return f"{_VM_HOST}{self.name}@{self.zone}"
 
     @property
     def metadata(self) -> dict[str, str]:

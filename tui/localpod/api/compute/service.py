@@ -5,15 +5,11 @@ REST paths and fields are those of the Compute Engine API v1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 from aiohttp import web
 
 from tui.localpod.api.background_tasks import BackgroundTasks
-from tui.localpod.api.compute.answers import ROOT
 from tui.localpod.api.compute.batch_route import batch_route
-from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
+from tui.localpod.api.compute.collection_routes import CollectionRoutes
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.group_routes import GroupRoutes
 from tui.localpod.api.compute.groups import ManagedGroups
@@ -26,8 +22,6 @@ from tui.localpod.api.compute.resize_requests import ResizeRequests
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import WorkerHosts
 
-NodeMachines = Callable[[], Iterable[tuple[str, str]]]
-"""Returns the machines of the pod's TPU VMs: the name and internal address of each."""
 _UNHEALTHY = ("UNHEALTHY", "TIMEOUT")
 
 
@@ -38,8 +32,7 @@ class ComputeService:
     answers by permission, failures of operations by type, and failures of machines by the verb "create".
     """
 
-    def __init__(self, node_machines: NodeMachines, hosts: WorkerHosts, *, zone: str, project: str = "local") -> None:
-        self._node_machines = node_machines
+    def __init__(self, hosts: WorkerHosts, *, zone: str, project: str = "local") -> None:
         self._zone = zone
         self.denied: set[str] = set()
         self.faults = ServiceFaults()
@@ -57,7 +50,7 @@ class ComputeService:
         guard = RequestGuard(self.store.project, self.faults, lambda: self.denied, self._operations.known)
         zones = [self._zone]
         collections = CollectionRoutes(self.store, self._operations, self.faults, zones)
-        instances = InstanceRoutes(self.store, self.instances, self._operations, self._node_rows, zones)
+        instances = InstanceRoutes(self.store, self.instances, self._operations, zones)
         groups = GroupRoutes(self.store, self.groups, self._operations, zones)
         requests = ResizeRequests(self.groups, groups, self._operations, self._tasks)
         return [
@@ -84,17 +77,3 @@ class ComputeService:
         vm.health = state
         if state in _UNHEALTHY:
             self.groups.heal(vm)
-
-    def _node_rows(self) -> Rows:
-        place = f"zones/{self._zone}"
-        zone = f"{ROOT}projects/{self.store.project}/{place}"
-        for name, address in self._node_machines():
-            row: dict[str, Any] = {
-                "kind": "compute#instance",
-                "name": name,
-                "status": "RUNNING",
-                "zone": zone,
-                "selfLink": f"{zone}/{INSTANCES}/{name}",
-                "networkInterfaces": [{"networkIP": address}],
-            }
-            yield place, row
