@@ -109,7 +109,7 @@ class ComputePod:
 
     async def until_failed(self, name: str = "crew") -> None:
         """Wait until the group has failed to create machines."""
-        await self.until(lambda: bool(self.group_of(name).errors))
+        await self.until(lambda: any(member.error for member in self.group_of(name).members.values()))
 
     async def stable(self, name: str = "crew") -> list[Any]:
         """Wait until the group is stable, and return its managed instances."""

@@ -20,7 +20,6 @@ from tui.localpod.api.compute.answers import (
 from tui.localpod.api.compute.documents import (
     DISKS,
     IMAGES,
-    LABELS,
     POLICIES,
     SHAPES,
     TEMPLATES,
@@ -33,7 +32,6 @@ from tui.localpod.api.faults import ServiceFaults
 from tui.pod.api_paths import region_of
 
 _STORED = {DISKS: ZONE, IMAGES: GLOBAL, TEMPLATES: GLOBAL, POLICIES: REGION}
-_LABELLED = (DISKS, IMAGES)
 
 Rows = Iterable[tuple[str, dict[str, Any]]]
 """Places, and the resources in them."""
@@ -62,9 +60,6 @@ class CollectionRoutes:
             yield web.post(base, guard(f"{permission}.create", partial(self._insert, collection)))
             yield web.get(resource, guard(f"{permission}.get", partial(self._get, collection)))
             yield web.delete(resource, guard(f"{permission}.delete", partial(self._delete, collection)))
-            if collection in _LABELLED:
-                set_labels = guard(f"{permission}.setLabels", partial(self._set_labels, collection))
-                yield web.post(f"{resource}/setLabels", set_labels)
             if collection != IMAGES:
                 yield self.aggregated(guard, collection, partial(self.rows, collection))
 
@@ -127,11 +122,6 @@ class CollectionRoutes:
         path = self._path(collection, request)
         self._store.check_unused(path)
         return self._operations.start(request, "delete", path, lambda: self._store.delete(path))
-
-    async def _set_labels(self, collection: str, request: web.Request) -> web.Response:
-        body, path = await read_document(request, LABELS), self._path(collection, request)
-        self._store.set_labels(path, body)
-        return self._operations.start(request, "setLabels", path)
 
     def _path(self, collection: str, request: web.Request) -> str:
         return self._store.path(collection, place_of(request), request.match_info["name"])

@@ -25,7 +25,7 @@ _COPIED = {
     POLICIES: ("description", "workloadPolicy", "groupPlacementPolicy"),
 }
 """Fields that a new resource gets from the request unchanged."""
-LABELS = {"labels": {str: str}, "labelFingerprint": str}
+_LABELS = {"labels": {str: str}}
 METADATA = {"items": [{"key": str, "value": str}], "fingerprint": str}
 MACHINE = {
     "machineType": str,
@@ -41,11 +41,11 @@ MACHINE = {
     "networkInterfaces": [{"network": str, "subnetwork": str, "accessConfigs": [{}]}],
     "scheduling": {"provisioningModel": str, "preemptible": bool},
     "tags": {"items": [str]},
-    **LABELS,
+    **_LABELS,
 }
 SHAPES: Mapping[str, Mapping[str, Any]] = {
-    DISKS: {"name": str, "sizeGb": int, "sourceImage": str, "type": str, **LABELS},
-    IMAGES: {"name": str, "sourceDisk": str, "family": str, "storageLocations": [str], **LABELS},
+    DISKS: {"name": str, "sizeGb": int, "sourceImage": str, "type": str, **_LABELS},
+    IMAGES: {"name": str, "sourceDisk": str, "family": str, "storageLocations": [str], **_LABELS},
     TEMPLATES: {"name": str, "properties": MACHINE},
     POLICIES: {"name": str, "workloadPolicy": {"acceleratorTopology": str}},
     INSTANCES: {"name": str, **MACHINE},
@@ -130,9 +130,8 @@ class DocumentStore:
         }
         if place[0] != GLOBAL:
             document[singular(place[0])] = f"{ROOT}projects/{self.project}/{'/'.join(place)}"
-        if collection in _LABELLED:
-            document |= {"labels": labels} if labels else {}
-            document["labelFingerprint"] = fingerprint(labels or {})
+        if labels and collection in _LABELLED:
+            document["labels"] = labels
         self._documents[path] = document
         return document
 
@@ -183,14 +182,6 @@ class DocumentStore:
         described = {"description": template["description"]} if template.get("description") else {}
         return {**described, "properties": {**properties, "metadata": metadata}}
 
-    def set_labels(self, path: str, wanted: dict[str, Any]) -> None:
-        """Replace a resource's labels. Raises ComputeError if the request's fingerprint is outdated."""
-        document = self.get(path)
-        if wanted.get("labelFingerprint") != document["labelFingerprint"]:
-            raise ComputeError(412, "Labels fingerprint either invalid or resource labels have changed")
-        labels = wanted.get("labels", {})
-        self._documents[path].update(labels=labels, labelFingerprint=fingerprint(labels))
-
     def check_unused(self, path: str) -> None:
         """Raise ComputeError if the resource does not exist or is in use."""
         self.get(path)
@@ -231,7 +222,7 @@ def _public_image(path: str, family: str) -> dict[str, Any]:
 
 
 def fingerprint(content: Any) -> str:
-    """Return the fingerprint of labels or metadata."""
+    """Return the fingerprint of metadata, tags or another part of a resource."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
     return base64.urlsafe_b64encode(digest[:8]).decode()
 

@@ -40,7 +40,6 @@ RETRY_SECONDS = 0.2
 _SUFFIX = string.ascii_lowercase + string.digits
 _SUFFIX_LENGTH = 4
 """The number of random characters after the group's base name in a machine's name."""
-_MAX_ERRORS = 50
 
 
 @dataclass
@@ -64,7 +63,6 @@ class Group:
     document: dict[str, Any]
     target: int
     members: dict[str, Member] = field(default_factory=dict)
-    errors: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -213,7 +211,7 @@ class ManagedGroups:
     async def _try_together(self, group: Group, members: Sequence[Member]) -> bool:
         waiting = [member for member in members if member.action in (CREATING, RECREATING)]
         if not self._instances.has_capacity(group.zone, len(waiting)):
-            self._fail(group, waiting, no_capacity(self._store.project, group.zone))
+            _fail(waiting, no_capacity(self._store.project, group.zone))
             return False
         vms: list[Vm] = []
         try:
@@ -227,7 +225,7 @@ class ManagedGroups:
             await asyncio.gather(*map(self._instances.remove, vms))
             if not isinstance(error, ComputeError):
                 raise
-            self._fail(group, waiting, error)
+            _fail(waiting, error)
             return False
         for member in waiting:
             member.action, member.error = NONE, None
@@ -266,19 +264,6 @@ class ManagedGroups:
         if not self._store.exists(group.policy):
             return ""
         return str(self._store.get(group.policy).get("workloadPolicy", {}).get("acceleratorTopology", ""))
-
-    def _fail(self, group: Group, members: Iterable[Member], error: ComputeError) -> None:
-        for member in members:
-            member.error = error
-            details = {"action": member.action, "instance": ROOT + self.vm_path(group, member)}
-            failure = {"code": error.code, "message": str(error)}
-            group.errors.append({"error": failure, "instanceActionDetails": details, "timestamp": now()})
-        del group.errors[:-_MAX_ERRORS]
-
-    def heal(self, vm: Vm) -> None:
-        """Replace a machine whose health check failed, if its group repairs unhealthy machines."""
-        if any(vm.name in group.members and "autoHealingPolicies" in group.document for group in self.all()):
-            self._machine_lost(vm)
 
     def _machine_lost(self, vm: Vm) -> None:
         """Recreate a group's machine that was preempted, or that was stopped or deleted outside the group."""
@@ -334,14 +319,12 @@ class ManagedGroups:
             document |= {"id": vm.document["id"], "instanceStatus": vm.document["status"]}
         if member.error is not None:
             document["lastAttempt"] = {"errors": member.error.to_errors()}
-        if vm is not None and (policies := group.document.get("autoHealingPolicies")):
-            state = vm.health if vm.document["status"] == "RUNNING" else "TIMEOUT"
-            document["instanceHealth"] = [
-                {"healthCheck": policy["healthCheck"], "detailedHealthState": state}
-                for policy in policies
-                if "healthCheck" in policy
-            ]
         return document
+
+
+def _fail(members: Iterable[Member], error: ComputeError) -> None:
+    for member in members:
+        member.error = error
 
 
 async def _cancel(task: asyncio.Task[None] | None) -> None:

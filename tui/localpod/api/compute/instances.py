@@ -41,8 +41,6 @@ class Vm:
     worker: HostedWorker | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     removal: asyncio.Lock = field(default_factory=asyncio.Lock)
-    health: str = "HEALTHY"
-    """The result of the health check of the machine's group, if it has one."""
 
     @property
     def name(self) -> str:

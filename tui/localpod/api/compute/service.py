@@ -22,8 +22,6 @@ from tui.localpod.api.compute.resize_requests import ResizeRequests
 from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.host_protocol import WorkerHosts
 
-_UNHEALTHY = ("UNHEALTHY", "TIMEOUT")
-
 
 class ComputeService:
     """The machines, groups, disks, images and firewall rules of a pod, on the machines that `hosts` runs.
@@ -70,10 +68,3 @@ class ComputeService:
     def vm(self, name: str) -> Vm:
         """Return a machine of the pod's zone. Raises ComputeError."""
         return self.instances.get(self.store.path(INSTANCES, f"zones/{self._zone}", name))
-
-    def set_health(self, name: str, state: str) -> None:
-        """Set the result of a machine's health checks: `HEALTHY`, `UNHEALTHY`, …; its group may repair it."""
-        vm = self.vm(name)
-        vm.health = state
-        if state in _UNHEALTHY:
-            self.groups.heal(vm)
