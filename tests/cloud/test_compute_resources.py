@@ -13,14 +13,12 @@ import pytest
 
 from tests.localpod.api_clients import connected, node, serving
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FOREVER, FaultyComputeService, FaultyTpuService
 from tests.sshd import free_port
 from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.compute.resource_rows import attach_slices, disk_row, image_row
 from tui.errors import CloudError, UsageError
 from tui.localpod.api.compute.documents import DISKS, IMAGES
-from tui.localpod.api.compute.service import ComputeService
-from tui.localpod.api.faults import FOREVER
-from tui.localpod.api.server import TpuService
 from tui.settings import Settings
 
 ZONE = "zones/local-a"
@@ -32,8 +30,8 @@ OWN = {"created-by": "tpu-tui"}
 class Served:
     """A pod's two APIs, and tpu-tui's client of disks and images."""
 
-    service: TpuService
-    compute: ComputeService
+    service: FaultyTpuService
+    compute: FaultyComputeService
     home: Path
 
     def client(self, patience: float = 5.0, **more: Any) -> ComputeResources:
@@ -47,7 +45,7 @@ class Served:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    compute = ComputeService(SocketHosts(), zone="local-a")
+    compute = FaultyComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         yield Served(service, compute, tmp_path)
@@ -125,7 +123,7 @@ async def test_a_zone_that_does_not_answer_is_a_problem_and_the_others_are_liste
 
 
 async def test_a_missing_permission_is_named_with_the_role_that_has_it(served: Served) -> None:
-    served.compute.denied.add("compute.images.list")
+    served.compute.faults.denied.add("compute.images.list")
 
     with pytest.raises(CloudError, match=r"compute\.images\.list") as caught:
         await served.client().images()

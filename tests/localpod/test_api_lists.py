@@ -6,7 +6,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Caller, connected, node, pod, serving
-from tui.localpod.api.faults import ServiceFaults
+from tests.localpod.faults import Faults
 from tui.localpod.api.resources import accelerator_types
 from tui.localpod.api.server import TpuService
 
@@ -69,7 +69,7 @@ async def test_every_zone_can_be_listed_at_once_and_nodes_of_one_name_are_distin
 
 @over_each_transport
 async def test_a_zone_that_does_not_answer_is_unreachable_and_the_others_are_listed(transport: str) -> None:
-    faults = ServiceFaults(operation_seconds=0.02, unavailable={"local-b": 1})
+    faults = Faults(operation_seconds=0.02, unavailable={"local-b": 1})
     async with pod(transport, more_zones=("local-b",), faults=faults) as one:
         await add_slices(one.service, "here")
         partly = await one.call("list_nodes", parent=EVERYWHERE)

@@ -9,9 +9,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.compute import REGION, WHERE, ComputePod, compute_pod
-from tui.localpod.api.compute.answers import ComputeError
-from tui.localpod.api.faults import FOREVER
-from tui.localpod.api.rpc_errors import ApiError
+from tests.localpod.faults import FOREVER
 
 MANAGERS = "InstanceGroupManagers"
 REQUESTS = "InstanceGroupManagerResizeRequests"
@@ -152,13 +150,14 @@ async def test_a_machine_taken_from_outside_is_replaced(pod: ComputePod, verb: s
 
 
 async def test_a_machine_that_cannot_be_created_is_tried_again_and_has_the_last_error(pod: ComputePod) -> None:
-    quota = ApiError("RESOURCE_EXHAUSTED", "Quota 'CPUS' exceeded.  Limit: 24.0 in region local.")
-    pod.compute.faults.operation_failures["create"] = [quota]
+    pod.compute.faults.worker_capacity = 0
     pod.hosts.broken = "no room"
     await pod.group(size=1)
+    await pod.until_failed()
+    assert codes(await pod.managed()) == [TOO_LITTLE]
+    pod.compute.faults.worker_capacity = None
     (member,) = pod.group_of("crew").members.values()
     await pod.until(lambda: member.error is not None and member.error.code == "INTERNAL_ERROR")
-    assert pod.compute.faults.operation_failures["create"] == [], "the first attempt had another error"
     assert codes(await pod.managed()) == ["INTERNAL_ERROR"]
     pod.hosts.broken = None
     assert codes(await pod.stable()) == []
@@ -258,15 +257,6 @@ async def test_a_group_is_created_once_though_the_answer_was_lost(pod: ComputePo
     with pytest.raises(exceptions.Conflict, match="already exists"):
         await pod.group(size=1)
     assert len(await pod.stable()) == 1
-
-
-async def test_a_group_whose_creation_fails_leaves_nothing(pod: ComputePod) -> None:
-    pod.compute.faults.operation_failures["insert"] = [ApiError("INTERNAL", "Internal error.")]
-    with pytest.raises(Exception, match="Internal error"):
-        await pod.group(size=2)
-    with pytest.raises(ComputeError, match="was not found"):
-        pod.group_of("crew")
-    assert (pod.hosts.running(), pod.compute.store.places("instances")) == ([], [])
 
 
 async def test_a_zone_that_does_not_answer_is_named_among_the_others(pod: ComputePod) -> None:

@@ -299,7 +299,7 @@ async def test_the_machines_of_a_group_are_reached_over_ssh_before_and_after_a_p
     template = {"machineType": "ct6e-standard-4t", "scheduling": {"provisioningModel": "SPOT"}}
     manager = {"name": "crew", "targetSize": 2, "instanceTemplate": "global/instanceTemplates/spot"}
     async with running_pod(pod_home) as pod:
-        pod.compute.faults.operation_seconds = 0.02
+        pod.compute.conditions.operation_seconds = 0.02
         await ask(pod, "POST", "global/instanceTemplates", {"name": "spot", "properties": template})
         await ask(pod, "POST", "zones/local-a/instanceGroupManagers", manager)
         (group,) = pod.compute.groups.all()

@@ -101,7 +101,7 @@ class LocalPod:
             store=self.compute.store,
             os_login=self.os_login,
         )
-        """The Cloud TPU API service, whose `faults` can be set."""
+        """The Cloud TPU API service."""
 
     @property
     def exposure(self) -> str | None:

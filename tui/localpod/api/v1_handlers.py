@@ -16,9 +16,7 @@ def list_nodes(api: ApiHandlers, request: v1.ListNodesRequest) -> v1.ListNodesRe
     """Return one page of a zone's nodes, TPU VMs too."""
     answer = api.list_nodes(request)
     nodes = [tpu_nodes.node_as_v1(node) for node in answer.nodes]
-    return v1.ListNodesResponse(
-        nodes=nodes, next_page_token=answer.next_page_token, unreachable=list(answer.unreachable)
-    )
+    return v1.ListNodesResponse(nodes=nodes, next_page_token=answer.next_page_token)
 
 
 def get_node(api: ApiHandlers, request: v1.GetNodeRequest) -> v1.Node:

@@ -28,7 +28,6 @@ from tui.localpod.api.compute.documents import (
 )
 from tui.localpod.api.compute.guard import GLOBAL, REGION, ZONE, Guard, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
-from tui.localpod.api.faults import ServiceFaults
 from tui.pod.api_paths import region_of
 
 _STORED = {DISKS: ZONE, IMAGES: GLOBAL, TEMPLATES: GLOBAL, POLICIES: REGION}
@@ -38,14 +37,11 @@ Rows = Iterable[tuple[str, dict[str, Any]]]
 
 
 class CollectionRoutes:
-    """Serves the store. A request is checked and takes effect at once; its operation ends after the faults' delay."""
+    """Serves the store. A request is checked and takes effect at once; its operation ends later."""
 
-    def __init__(
-        self, store: DocumentStore, operations: ComputeOperations, faults: ServiceFaults, zones: Sequence[str]
-    ) -> None:
+    def __init__(self, store: DocumentStore, operations: ComputeOperations, zones: Sequence[str]) -> None:
         self._store = store
         self._operations = operations
-        self._faults = faults
         self._zones = zones
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
@@ -64,7 +60,7 @@ class CollectionRoutes:
                 yield self.aggregated(guard, collection, partial(self.rows, collection))
 
     def aggregated(self, guard: Guard, collection: str, rows: Callable[[], Rows]) -> web.RouteDef:
-        """Return the route that lists the resources by place, with a warning for an unavailable zone."""
+        """Return the route that lists the resources by place, with a warning for a zone that has none."""
 
         async def handle(request: web.Request) -> web.Response:
             page, more = page_of(request, [{"place": place, "row": row} for place, row in rows()], "row")
@@ -73,10 +69,7 @@ class CollectionRoutes:
                 items.setdefault(entry["place"], {collection: []})[collection].append(entry["row"])
             for zone in self._zones:
                 scope = f"zones/{zone}"
-                if self._faults.is_unavailable(zone):
-                    message = f"{zone} did not answer"
-                    items[scope] = {"warning": {"code": "UNREACHABLE", "message": message}}
-                elif scope not in items:
+                if scope not in items:
                     message = f"There are no results for scope '{scope}' on this page."
                     items[scope] = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": message}}
             return answer({"kind": f"compute#{singular(collection)}AggregatedList", "items": items, **more})
@@ -108,7 +101,7 @@ class CollectionRoutes:
         if collection == IMAGES and request.query.get("forceCreate", "false").lower() != "true":
             self._check_source_is_idle(body.get("sourceDisk", ""))
         path = self._store.insert(collection, place, body)
-        return self._operations.start(request, "insert", path, undo=lambda: self._store.delete(path))
+        return self._operations.start(request, "insert", path)
 
     def _check_source_is_idle(self, disk: str) -> None:
         """Raise ComputeError for an image of a disk that a running machine writes to."""

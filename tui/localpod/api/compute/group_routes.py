@@ -130,8 +130,8 @@ class GroupRoutes:
                 "fingerprint": fingerprint(body),
             },
         )
-        group = self._groups.add(path, zone, document, size)
-        return self._operations.start(request, "insert", path, undo=lambda: self._groups.delete(group))
+        self._groups.add(path, zone, document, size)
+        return self._operations.start(request, "insert", path)
 
     def _template(self, body: dict[str, Any]) -> str:
         """Return the path of the template that a new group names. Raises ComputeError."""

@@ -16,7 +16,7 @@ from tui.localpod.api.compute.answers import ROOT, ComputeError, no_capacity, no
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.instances import Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, tpu_env
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.pod.api_paths import last_part
 
 MANAGERS = "instanceGroupManagers"
@@ -99,11 +99,11 @@ class ManagedGroups:
     """Every managed instance group, by path."""
 
     def __init__(
-        self, store: DocumentStore, instances: Instances, faults: ServiceFaults, tasks: BackgroundTasks
+        self, store: DocumentStore, instances: Instances, conditions: ServiceConditions, tasks: BackgroundTasks
     ) -> None:
         self._store = store
         self._instances = instances
-        self._faults = faults
+        self._conditions = conditions
         self._tasks = tasks
         self._groups: dict[str, Group] = {}
         instances.lost = self._machine_lost
@@ -118,11 +118,10 @@ class ManagedGroups:
         self._store.get(path)
         return self._groups[path]
 
-    def add(self, path: str, zone: str, document: dict[str, Any], size: int) -> Group:
+    def add(self, path: str, zone: str, document: dict[str, Any], size: int) -> None:
         """Add a group and begin to create its machines."""
-        group = self._groups[path] = Group(path, zone, document, 0)
-        self.grow(group, size)
-        return group
+        self._groups[path] = Group(path, zone, document, 0)
+        self.grow(self._groups[path], size)
 
     def vm(self, group: Group, member: Member) -> Vm | None:
         """Return a member's machine, None while it has none."""
@@ -204,9 +203,9 @@ class ManagedGroups:
 
     async def create_together(self, group: Group, members: Sequence[Member]) -> None:
         """Create the machines of all members, all or none; repeat it until they run."""
-        await self._faults.operation_delay()
+        await self._conditions.operation_delay()
         while not await self._try_together(group, members):
-            await self._faults.pause(RETRY_SECONDS)
+            await self._conditions.pause(RETRY_SECONDS)
 
     async def _try_together(self, group: Group, members: Sequence[Member]) -> bool:
         waiting = [member for member in members if member.action in (CREATING, RECREATING)]
@@ -233,13 +232,13 @@ class ManagedGroups:
 
     async def _recreate(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
         await _cancel(before)
-        await self._faults.operation_delay()
+        await self._conditions.operation_delay()
         await self._remove(group, member)
         await self.create_together(group, [member])
 
     async def _delete(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
         await _cancel(before)
-        await self._faults.operation_delay()
+        await self._conditions.operation_delay()
         await self._remove(group, member)
         group.members.pop(member.name, None)
 

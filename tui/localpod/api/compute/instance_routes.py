@@ -80,8 +80,7 @@ class InstanceRoutes:
             path = self._store.path(TEMPLATES, GLOBAL, last_part(template))
             body = {**self._store.get(path)["properties"], **body}
         vm = self._instances.insert(zone, body)
-        boot, undo = (lambda: self._instances.boot(vm)), (lambda: self._instances.remove(vm))
-        return self._operations.start(request, "insert", vm.path, boot, undo)
+        return self._operations.start(request, "insert", vm.path, lambda: self._instances.boot(vm))
 
     def _vm(self, request: web.Request) -> Vm:
         return self._instances.get(self._store.path(INSTANCES, place_of(request), request.match_info["name"]))

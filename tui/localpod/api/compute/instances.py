@@ -13,10 +13,9 @@ from tui.localpod.api.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import ROOT, ComputeError, invalid_field, no_capacity, now
 from tui.localpod.api.compute.documents import DISKS, INSTANCES, DocumentStore, fingerprint, with_fingerprint
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.resources.guest_attributes import matches
-from tui.localpod.api.rpc_errors import ApiError
 from tui.pod.api_paths import last_part, region_of
 from tui.pod.creation.machine_request import STARTUP_SCRIPT
 from tui.pod.slice import BLOCK_PROJECT_KEYS, SSH_KEYS
@@ -71,13 +70,13 @@ class Instances:
         self,
         store: DocumentStore,
         hosts: WorkerHosts,
-        faults: ServiceFaults,
+        conditions: ServiceConditions,
         tasks: BackgroundTasks,
         project_metadata: Callable[[], Mapping[str, str]],
     ) -> None:
         self._store = store
         self._hosts = hosts
-        self._faults = faults
+        self._conditions = conditions
         self._tasks = tasks
         self._project_metadata = project_metadata
         self._vms: dict[str, Vm] = {}
@@ -101,7 +100,7 @@ class Instances:
     def has_capacity(self, zone: str, more: int) -> bool:
         """Return whether the zone has room for this many more machines."""
         used = sum(vm.zone == zone and vm.document["status"] != TERMINATED for vm in self._vms.values())
-        return self._faults.worker_capacity is None or used + more <= self._faults.worker_capacity
+        return self._conditions.worker_capacity is None or used + more <= self._conditions.worker_capacity
 
     def insert(self, zone: str, wanted: dict[str, Any], more_metadata: Mapping[str, str] | None = None) -> Vm:
         """Add a machine as PROVISIONING, with its boot disk; `boot` starts it."""
@@ -139,7 +138,6 @@ class Instances:
         try:
             if not self.has_capacity(vm.zone, 0):
                 raise no_capacity(self._store.project, vm.zone)
-            self._faults.check_operation("create")
             vm.document["status"] = "STAGING"
             (vm.worker,) = await self._hosts.start(
                 vm.host,
@@ -151,8 +149,6 @@ class Instances:
             )
         except BaseException as error:
             await self._undo_boot(vm)
-            if isinstance(error, ApiError):
-                raise ComputeError(error.http_status, error.message, error.code, error.code) from error
             if isinstance(error, OSError | TpuTuiError):
                 raise ComputeError(500, f"Internal error: {error}", "internalError", "INTERNAL_ERROR") from error
             raise

@@ -19,35 +19,32 @@ from tui.localpod.api.compute.instances import Instances, Vm
 from tui.localpod.api.compute.network_routes import NetworkRoutes
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.localpod.api.compute.resize_requests import ResizeRequests
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.host_protocol import WorkerHosts
 
 
 class ComputeService:
-    """The machines, groups, disks, images and firewall rules of a pod, on the machines that `hosts` runs.
+    """The machines, groups, disks, images and firewall rules of a pod, on the machines that `hosts` runs."""
 
-    For tests, requests that need a permission in `denied` are refused, and `faults` can be set: refusals and lost
-    answers by permission, failures of operations by type, and failures of machines by the verb "create".
-    """
-
-    def __init__(self, hosts: WorkerHosts, *, zone: str, project: str = "local") -> None:
+    def __init__(
+        self, hosts: WorkerHosts, *, zone: str, project: str = "local", conditions: ServiceConditions | None = None
+    ) -> None:
         self._zone = zone
-        self.denied: set[str] = set()
-        self.faults = ServiceFaults()
+        self.conditions = conditions or ServiceConditions()
         self.store = DocumentStore(project)
         self._tasks = BackgroundTasks()
-        self._operations = ComputeOperations(project, self.faults, self._tasks)
+        self._operations = ComputeOperations(project, self.conditions, self._tasks)
         self.networks = NetworkRoutes(project, self._operations)
-        self.instances = Instances(self.store, hosts, self.faults, self._tasks, lambda: self.networks.metadata)
+        self.instances = Instances(self.store, hosts, self.conditions, self._tasks, lambda: self.networks.metadata)
         self.networks.metadata_changed = self.instances.authorize_all
         self.instances.record_event = self._operations.record_event
-        self.groups = ManagedGroups(self.store, self.instances, self.faults, self._tasks)
+        self.groups = ManagedGroups(self.store, self.instances, self.conditions, self._tasks)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
-        guard = RequestGuard(self.store.project, self.faults, lambda: self.denied, self._operations.known)
+        guard = RequestGuard(self.store.project, self.conditions, self._operations.known)
         zones = [self._zone]
-        collections = CollectionRoutes(self.store, self._operations, self.faults, zones)
+        collections = CollectionRoutes(self.store, self._operations, zones)
         instances = InstanceRoutes(self.store, self.instances, self._operations, zones)
         groups = GroupRoutes(self.store, self.groups, self._operations, zones)
         requests = ResizeRequests(self.groups, groups, self._operations, self._tasks)

@@ -15,7 +15,7 @@ from google.longrunning import operations_pb2
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.background_tasks import BackgroundTasks
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.resources.tpu_nodes import node_as_v1
 from tui.localpod.api.transport.messages import now
@@ -50,14 +50,14 @@ class _Entry:
 class Operations:
     """Every operation since the service started."""
 
-    def __init__(self, faults: ServiceFaults, tasks: BackgroundTasks) -> None:
-        self._faults = faults
+    def __init__(self, conditions: ServiceConditions, tasks: BackgroundTasks) -> None:
+        self._conditions = conditions
         self._tasks = tasks
         self._entries: dict[str, _Entry] = {}
         self._by_request: dict[str, str] = {}
 
     def start(self, place: ResourceLocation, verb: str, target: str, work: Work) -> Any:
-        """Start an operation: `work` runs after the faults' delay; the operation gets its result or ApiError."""
+        """Start an operation: `work` runs after a delay; the operation gets its result or ApiError."""
         metadata = tpu.OperationMetadata(create_time=now(), target=target, verb=verb, api_version=V2)
         entry = _Entry(operations_pb2.Operation(name=place.child("operations", _operation_id())), metadata)
         entry.pack_metadata()
@@ -96,7 +96,7 @@ class Operations:
         return self._entries[name]
 
     async def _run(self, entry: _Entry, work: Work) -> None:
-        await self._faults.operation_delay()
+        await self._conditions.operation_delay()
         try:
             response = await work()
             entry.pack_response(response)

@@ -162,7 +162,5 @@ def _error_answer(error: rpc_errors.ApiError) -> web.Response:
     headers = {}
     if error.code == "UNAUTHENTICATED":
         headers["WWW-Authenticate"] = 'Bearer realm="https://accounts.google.com/", error="invalid_token"'
-    if (seconds := rpc_errors.retry_after(error)) is not None:
-        headers["Retry-After"] = seconds
     text = json.dumps(error.to_json(), indent=2) + "\n"
     return web.Response(text=text, status=error.http_status, content_type=_CONTENT_TYPE, headers=headers)
