@@ -80,7 +80,7 @@ class Faults(ServiceConditions):
         if _count_down(vars(self), "rate_limited"):
             raise self._to_retry(refusals.rate_limited(), request)
         if name in self.denied:
-            raise ComputeError(403, f"Required '{name}' permission for 'projects/local'")
+            raise ComputeError(403, f"Required '{name}' permission for 'projects/local'", "forbidden")
         is_http = isinstance(request, web.Request)
         if not is_http and name != "ListLocations":
             self._check_zone(name, request)

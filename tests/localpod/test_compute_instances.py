@@ -235,6 +235,27 @@ async def test_a_field_that_is_null_counts_as_absent_and_metadata_needs_keys(pod
         assert (status, "resource.metadata.items.key" in error["message"]) == (400, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("global/images", {"sourceDisk": "projects/local/global/images/base"}, "sourceDisk"),
+        ("regions/local/resourcePolicies", {"workloadPolicy": {"acceleratorTopology": "axb"}}, "acceleratorTopology"),
+        (
+            "regions/local/resourcePolicies",
+            {"workloadPolicy": {"acceleratorTopology": "2x2x2x2"}},
+            "acceleratorTopology",
+        ),
+    ],
+)
+async def test_a_malformed_value_is_refused(pod: ComputePod, path: str, body: dict[str, Any], field: str) -> None:
+    pod.compute.store.insert("disks", "zones/local-a", {"name": "data"})
+    pod.compute.store.insert(
+        "images", "global", {"name": "base", "sourceDisk": "projects/local/zones/local-a/disks/data"}
+    )
+    status, error = await post(pod, path, {"name": "one", **body})
+    assert (status, field in error["message"]) == (400, True)
+
+
 async def test_a_body_that_is_nested_too_deeply_is_a_parse_error(pod: ComputePod) -> None:
     deep = b"[" * 200_000
     for path in ("compute/v1/projects/local/zones/local-a/disks", "v2/projects/local/locations/local-a/nodes"):

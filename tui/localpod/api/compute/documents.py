@@ -18,6 +18,8 @@ DISKS, IMAGES, TEMPLATES, POLICIES = "disks", "images", "instanceTemplates", "re
 INSTANCES = "instances"
 DEFAULT_SIZE_GB = 10
 _NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_TOPOLOGY = re.compile(r"[1-9][0-9]{0,3}(?:x[1-9][0-9]{0,3}){1,2}")
+"""The numbers of chips along two or three sides of a slice."""
 _LABELLED = (DISKS, IMAGES, INSTANCES)
 _COPIED = {
     DISKS: ("description", "sourceImage", "type"),
@@ -105,6 +107,8 @@ class DocumentStore:
             fields |= self._disk_fields(place, wanted)
         elif collection == TEMPLATES:
             fields |= self._template_fields(wanted)
+        else:
+            _check_topology(wanted.get("workloadPolicy", {}).get("acceleratorTopology"))
         if collection != TEMPLATES:
             fields = {"status": "READY", **fields}
         self.add(path, fields, wanted.get("labels"))
@@ -140,6 +144,8 @@ class DocumentStore:
         if not source:
             message = "Invalid value for field 'resource': ''. One of rawDisk, sourceDisk must be specified."
             raise ComputeError(400, message)
+        if f"/{DISKS}/" not in source:
+            raise invalid_field("resource.sourceDisk", image["sourceDisk"], "The URL is malformed.")
         disk = self.get(source)
         size = str(disk["sizeGb"])
         return {
@@ -204,6 +210,12 @@ def name_in(wanted: Mapping[str, Any]) -> str:
     if not _NAME.fullmatch(name):
         raise invalid_field("resource.name", name, f"Must be a match of regex '{_NAME.pattern}'")
     return name
+
+
+def _check_topology(topology: str | None) -> None:
+    if topology is not None and not _TOPOLOGY.fullmatch(topology):
+        field = "resource.workloadPolicy.acceleratorTopology"
+        raise invalid_field(field, topology, f"Must be a match of regex '{_TOPOLOGY.pattern}'")
 
 
 def _public_image(path: str, family: str) -> dict[str, Any]:

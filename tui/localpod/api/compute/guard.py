@@ -36,10 +36,7 @@ class RequestGuard:
     """
 
     def __init__(
-        self,
-        project: str,
-        conditions: ServiceConditions,
-        known: Callable[[web.Request], web.Response | None],
+        self, project: str, conditions: ServiceConditions, known: Callable[[web.Request], web.Response | None]
     ) -> None:
         self._project = project
         self._conditions = conditions

@@ -43,7 +43,7 @@ class ComputeOperations:
         self._documents: dict[str, dict[str, Any]] = {}
         self._by_request: dict[str, str] = {}
         self._work: dict[str, asyncio.Task[None]] = {}
-        """The task of each operation that a request started."""
+        """The task of each operation in progress."""
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
         """Yield the routes, each guarded by its permission."""
@@ -65,7 +65,8 @@ class ComputeOperations:
         name = operation["name"]
         if request_id := request.query.get("requestId"):
             self._by_request[request_id] = name
-        self._work[name] = self._tasks.start(self._finish(operation, act))
+        task = self._work[name] = self._tasks.start(self._finish(operation, act))
+        task.add_done_callback(lambda _: self._work.pop(name))
         return answer(operation)
 
     def _new(self, verb: str, place: str, path: str) -> dict[str, Any]:
