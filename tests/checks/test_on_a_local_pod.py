@@ -3,7 +3,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from tests.pods import pod_home, running_pod
@@ -24,18 +23,6 @@ __all__ = ["pod_home"]
 
 LENIENT = {"load_per_cpu": 1000.0, "disk_free_gib": 0.0, "disk_full_gib": 0.0, "memory_free_share": 0.0}
 """Limits that no machine the tests run on exceeds."""
-
-
-async def test_instances_of_slices_that_were_added_later_are_listed(pod_home: Path) -> None:
-    async with running_pod(pod_home, workers=1, cores=8) as pod:
-        await pod.service.add_slice("later", 2, 8)
-        url = f"{pod.announcement()['compute_api']}/compute/v1/projects/local/zones/local-a/instances"
-        owner = {"Authorization": f"Bearer {pod.token}"}
-        async with aiohttp.ClientSession(headers=owner) as session, session.get(url) as answer:
-            items = (await answer.json())["items"]
-        names = [worker.hostname for name in ("local", "later") for worker in pod.machines.workers(name)]
-
-    assert [item["name"] for item in items] == names
 
 
 async def test_a_policy_of_the_organisation_that_blocks_the_workers_is_named_with_the_probes(pod_home: Path) -> None:

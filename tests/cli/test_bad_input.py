@@ -14,7 +14,7 @@ import pytest
 
 from tests.cli.commands import Answer, Shell
 from tests.localpod.api_clients import serving
-from tui.localpod.api.server import TpuService
+from tests.localpod.faults import FaultyTpuService
 from tui.settings import save_profile
 
 FOR_EVER = -1
@@ -107,7 +107,7 @@ def test_a_machine_where_nothing_listens_is_named(newcomer: Shell) -> None:
 
 
 @pytest.fixture
-async def api(newcomer: Shell) -> AsyncIterator[TpuService]:
+async def api(newcomer: Shell) -> AsyncIterator[FaultyTpuService]:
     """Run a Cloud TPU API of two zones; the profile `cloud` uses one of them."""
     async with serving(more_zones=("local-b",)) as (service, _):
         endpoints = {"tpu": f"127.0.0.1:{service.grpc_port}"}
@@ -136,7 +136,7 @@ CREATE = ("slices", "create", "pod", "--type", "v2-8", "--version", "tpu-ubuntu2
 )
 async def test_a_refusal_of_the_api_is_a_sentence(
     newcomer: Shell,
-    api: TpuService,
+    api: FaultyTpuService,
     knobs: dict[str, Any],
     words: tuple[str, ...],
     code: int,
@@ -147,7 +147,7 @@ async def test_a_refusal_of_the_api_is_a_sentence(
     assert_refused(await run(newcomer, *words), code, *expected)
 
 
-async def test_the_zone_distinguishes_two_slices_of_one_name(newcomer: Shell, api: TpuService) -> None:
+async def test_the_zone_distinguishes_two_slices_of_one_name(newcomer: Shell, api: FaultyTpuService) -> None:
     both = ("--zone", "local-a", "--zone", "local-b")
     await api.add_slice("pod", workers=1, cores=8)
     assert (await run(newcomer, *CREATE[:2], "local-b/pod", *CREATE[3:])).code == 0
@@ -159,7 +159,7 @@ async def test_the_zone_distinguishes_two_slices_of_one_name(newcomer: Shell, ap
     assert [(one["zone"], one["name"]) for one in listed] == [("local-a", "pod")]
 
 
-async def test_a_slice_that_is_being_created_cannot_be_reached_yet(newcomer: Shell, api: TpuService) -> None:
+async def test_a_slice_that_is_being_created_cannot_be_reached_yet(newcomer: Shell, api: FaultyTpuService) -> None:
     api.faults.hold_operations()
     making = asyncio.ensure_future(run(newcomer, *CREATE))
     try:

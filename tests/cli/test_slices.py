@@ -18,10 +18,10 @@ import pytest
 from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.localpod.api_clients import serving
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyTpuService
 from tui.commands.parser.argument_types import whole
 from tui.commands.parser.gcloud_types import disk, duration, items, moment, pairs
 from tui.commands.parser.shell_completion import list_names
-from tui.localpod.api.server import TpuService
 from tui.settings import save_profile
 
 pytestmark = pytest.mark.timing
@@ -34,7 +34,7 @@ class ServedShell:
     """A terminal whose profile `lab` reaches an API service in this process."""
 
     shell: Shell
-    service: TpuService
+    service: FaultyTpuService
     hosts: SocketHosts
 
     async def __call__(self, *words: str) -> Answer:

@@ -10,11 +10,10 @@ from typing import Any
 
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyComputeService, FaultyTpuService
 from tui.cloud.cloud_inventory import CloudInventory
 from tui.cloud.compute.compute_requests import ComputeRequests
 from tui.cloud.open_inventory import cloud_inventory
-from tui.localpod.api.compute.service import ComputeService
-from tui.localpod.api.server import TpuService
 from tui.settings import Settings
 
 ZONE = "local-a"
@@ -25,8 +24,8 @@ MANAGERS = f"zones/{ZONE}/instanceGroupManagers"
 class GroupPod:
     """The services, the inventory, and the requests to Compute Engine since `requests` was cleared."""
 
-    service: TpuService
-    compute: ComputeService
+    service: FaultyTpuService
+    compute: FaultyComputeService
     settings: Settings
     inventory: CloudInventory
     api: ComputeRequests
@@ -71,7 +70,7 @@ class GroupPod:
 async def group_pod(tmp_path: Path) -> AsyncIterator[GroupPod]:
     """Serve both APIs with quick operations, for an inventory of the zone."""
     hosts = SocketHosts()
-    compute = ComputeService(list, hosts, zone=ZONE)
+    compute = FaultyComputeService(hosts, zone=ZONE)
     compute.faults.operation_seconds = 0.01
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         rest = f"http://127.0.0.1:{service.rest_port}"
@@ -90,10 +89,10 @@ async def group_pod(tmp_path: Path) -> AsyncIterator[GroupPod]:
 
 
 def _count_requests(pod: GroupPod) -> None:
-    check = pod.compute.faults.check_refusals
+    before_call = pod.compute.faults.before_call
 
-    def counted(permission: str) -> None:
+    async def counted(permission: str, request: Any) -> None:
         pod.requests.append(permission)
-        check(permission)
+        await before_call(permission, request)
 
-    pod.compute.faults.check_refusals = counted  # type: ignore[method-assign]
+    pod.compute.faults.before_call = counted  # type: ignore[method-assign]

@@ -11,9 +11,9 @@ from google.cloud import tpu_v2
 
 from tests.localpod.api_clients import named, serving
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyTpuService
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import TpuTuiError
-from tui.localpod.api.server import TpuService
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.settings import Settings
 
@@ -22,7 +22,7 @@ from tui.settings import Settings
 class Cloud:
     """A Cloud TPU API service with machines behind it, and tpu-tui's client of it over gRPC."""
 
-    service: TpuService
+    service: FaultyTpuService
     hosts: SocketHosts
     api: TpuApi
     connect: Callable[..., TpuApi]

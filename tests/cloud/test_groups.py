@@ -11,10 +11,10 @@ import pytest
 
 from tests.localpod.api_clients import serving
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyComputeService
 from tui.cloud.compute.groups.group_creation import GroupCreation
 from tui.cloud.compute.groups.group_resizing import GroupResizing
 from tui.errors import CloudError, UsageError
-from tui.localpod.api.compute.service import ComputeService
 from tui.pod.groups.group_request import GroupRequest
 from tui.settings import Settings
 
@@ -30,7 +30,7 @@ FLEX = GroupRequest(
 class Served:
     """A pod's Compute Engine API, and what creates groups there."""
 
-    compute: ComputeService
+    compute: FaultyComputeService
     settings: Settings
 
     async def create(self, request: GroupRequest, **options: Any) -> list[str]:
@@ -48,7 +48,7 @@ class Served:
 @pytest.fixture
 async def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Served]:
     monkeypatch.setattr("tui.cloud.state_reports._FIRST_POLL_S", 0.02)
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
+    compute = FaultyComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):
         endpoints = {"compute": f"http://127.0.0.1:{service.rest_port}"}
@@ -152,7 +152,7 @@ async def test_a_group_is_resized_and_waited_for(served: Served) -> None:
 async def test_an_operation_that_fails_is_a_sentence_with_a_remedy(served: Served) -> None:
     with pytest.raises(UsageError, match="there is no template nothing"):
         await served.create(GroupRequest("pytorch", "local-a", size=1, template="nothing"))
-    served.compute.denied.add("compute.instanceTemplates.create")
+    served.compute.faults.denied.add("compute.instanceTemplates.create")
     with pytest.raises(CloudError, match=r"compute\.instanceTemplates\.create") as caught:
         await served.create(PYTORCH)
     assert "roles/compute.instanceAdmin.v1" in caught.value.remedy

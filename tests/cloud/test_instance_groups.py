@@ -82,7 +82,7 @@ async def test_a_name_that_is_no_slice_has_the_groups_among_its_suggestions(pod:
 
 async def test_a_project_whose_groups_may_not_be_listed_has_one_note_and_no_more_requests(pod: GroupPod) -> None:
     await pod.service.add_slice("pod", 1, 1)
-    pod.compute.denied = {LIST, GET}
+    pod.compute.faults.denied = {LIST, GET}
 
     listing = await pod.inventory.slices()
     pod.requests.clear()

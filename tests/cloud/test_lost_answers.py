@@ -10,9 +10,9 @@ import pytest
 from google.cloud import tpu_v2
 
 from tests.cloud.conftest import Cloud, created, creations, refused
+from tests.localpod.faults import FOREVER
 from tui.errors import CloudError, UsageError
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import FOREVER
 from tui.pod.creation.slice_request import QueueRequest
 
 pytestmark = pytest.mark.timing

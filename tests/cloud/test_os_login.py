@@ -12,12 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from tests.localpod import refusals
 from tests.localpod.api_clients import serving
 from tui.cloud.compute import os_login
 from tui.cloud.compute.os_login import LoginProfile, OsLoginClient, login_profile
 from tui.errors import CloudError, UsageError
+from tui.localpod.api import rpc_errors
 from tui.localpod.api.os_login_api import OsLoginService, user_name
 from tui.settings import Settings
 
@@ -56,18 +58,27 @@ async def test_a_profile_without_a_key_has_no_user_and_importing_a_key_makes_it(
 
 
 @pytest.mark.parametrize(
-    ("denied", "what"),
+    ("method", "denied", "what"),
     [
-        ("oslogin.users.getLoginProfile", "the OS Login profile of Ada.L@example.com cannot be read"),
+        ("GET", "oslogin.users.getLoginProfile", "the OS Login profile of Ada.L@example.com cannot be read"),
         (
+            "POST",
             "oslogin.users.importSshPublicKey",
             "the SSH key cannot be added to the OS Login profile of Ada.L@example.com",
         ),
     ],
 )
-async def test_a_refusal_names_the_permission_and_the_role(served: Served, denied: str, what: str) -> None:
-    served.service.denied.add(denied)
+async def test_a_refusal_names_the_permission_and_the_role(
+    served: Served, monkeypatch: pytest.MonkeyPatch, method: str, denied: str, what: str
+) -> None:
+    user_of = served.service._user
 
+    def user_or_refusal(request: web.Request) -> str:
+        if request.method == method:
+            raise rpc_errors.permission_denied(denied, f"users/{user_of(request)}")
+        return user_of(request)
+
+    monkeypatch.setattr(served.service, "_user", user_or_refusal)
     with pytest.raises(CloudError) as caught:
         await served.profile(KEY)
 
@@ -97,8 +108,6 @@ async def test_a_project_can_enable_os_login_and_a_node_can_override_it() -> Non
 
     assert service.logins({}) == {"ada_example_com": [KEY]}
     assert service.logins({"enable-oslogin": "false"}) is None
-    service.denied.add("compute.instances.osLogin")
-    assert service.logins({}) == {}
 
 
 def test_the_primary_account_comes_first(served: Served) -> None:

@@ -7,15 +7,15 @@ import pytest
 from aiohttp import web
 
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyComputeService
 from tui.cloud.compute.project_metadata import project_metadata
-from tui.localpod.api.compute.service import ComputeService
 from tui.settings import Settings
 
 
 @pytest.fixture
-async def compute() -> AsyncIterator[tuple[ComputeService, str]]:
+async def compute() -> AsyncIterator[tuple[FaultyComputeService, str]]:
     """Start a Compute Engine service, and return it with its URL."""
-    service = ComputeService(lambda: (), SocketHosts(), zone="local-a")
+    service = FaultyComputeService(SocketHosts(), zone="local-a")
     app = web.Application()
     app.add_routes(service.routes())
     runner = web.AppRunner(app)
@@ -26,7 +26,7 @@ async def compute() -> AsyncIterator[tuple[ComputeService, str]]:
     await runner.cleanup()
 
 
-async def test_a_projects_metadata_is_read(compute: tuple[ComputeService, str], tmp_path: Path) -> None:
+async def test_a_projects_metadata_is_read(compute: tuple[FaultyComputeService, str], tmp_path: Path) -> None:
     service, url = compute
     settings = Settings(home=tmp_path, project="local", endpoints={"compute": url})
     assert await project_metadata(settings) == {}
@@ -35,10 +35,10 @@ async def test_a_projects_metadata_is_read(compute: tuple[ComputeService, str], 
 
 
 async def test_metadata_that_may_not_or_cannot_be_read_is_unknown(
-    compute: tuple[ComputeService, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compute: tuple[FaultyComputeService, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, url = compute
-    service.denied.add("compute.projects.get")
+    service.faults.denied.add("compute.projects.get")
     assert await project_metadata(Settings(home=tmp_path, project="local", endpoints={"compute": url})) is None
     monkeypatch.setattr("tui.cloud.compute.project_metadata.TIMEOUT_S", 0.5)
     nowhere = {"compute": "http://127.0.0.1:1"}

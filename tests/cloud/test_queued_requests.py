@@ -11,8 +11,8 @@ from google.cloud import tpu_v2
 
 from tests.cloud.conftest import Cloud, a_request, created, node, refused
 from tests.localpod.api_clients import PLACE, until
+from tests.localpod.faults import FOREVER
 from tui.errors import CloudError, UsageError
-from tui.localpod.api.faults import FOREVER
 from tui.pod.creation.slice_request import QueueRequest
 
 pytestmark = pytest.mark.timing

@@ -17,10 +17,10 @@ from google.cloud.tpu_v2.services.tpu.transports.grpc_asyncio import TpuGrpcAsyn
 
 from tests.cloud.conftest import Cloud, a_request
 from tests.localpod.api_clients import until
+from tests.localpod.faults import FOREVER
 from tui.cloud.open_inventory import open_inventory
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import CloudError, UsageError
-from tui.localpod.api.faults import FOREVER
 from tui.pod.creation.slice_request import QueueRequest
 from tui.pod.slice import Slice
 from tui.settings import Settings

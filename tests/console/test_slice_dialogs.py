@@ -15,6 +15,7 @@ from textual.widgets import Button, Input, Select, Static
 from tests.console.driving import FULL, SMALL, dialog_text, headline, running, table, until
 from tests.console.stage import StageOperator, a_slice
 from tests.localpod.api_clients import serving
+from tests.localpod.faults import FaultyTpuService
 from tui.console.app import ConsoleApp
 from tui.console.data.pollers import SLICES
 from tui.console.screens.dialog import QuitDialog, TextDialog
@@ -23,7 +24,6 @@ from tui.console.screens.slices.change import DeleteSliceDialog, StartSliceDialo
 from tui.console.screens.slices.create import CreateDialog
 from tui.console.screens.slices.creation import CreationDialog
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.server import TpuService
 from tui.operator import Operator
 from tui.operator.slices import Slices
 from tui.pod.creation.slice_request import SliceRequest
@@ -56,7 +56,7 @@ class Stand:
 
     app: ConsoleApp
     pilot: Pilot[None]
-    service: TpuService
+    service: FaultyTpuService
     slices: CountedSlices
 
     async def until(self, what: Any) -> None:

@@ -20,8 +20,7 @@ from google.longrunning import operations_pb2
 from google.oauth2.credentials import Credentials
 
 from tests.localpod.api_hosts import SocketHosts
-from tui.localpod.api.faults import ServiceFaults
-from tui.localpod.api.server import TpuService
+from tests.localpod.faults import Faults, FaultyTpuService
 
 PLACE = "projects/local/locations/local-a"
 TRANSPORTS = ("grpc", "grpc_asyncio", "rest")
@@ -83,7 +82,7 @@ def bearer(token: str) -> grpc.ChannelCredentials:
 
 @asynccontextmanager
 async def connected(
-    service: TpuService, transport: str, token: str | None = None, version: str = "v2"
+    service: FaultyTpuService, transport: str, token: str | None = None, version: str = "v2"
 ) -> AsyncIterator[Caller]:
     """Connect a client over that transport, with the service's token or another one, as an endpoint override does."""
     token, place = token or service.token, f"127.0.0.1:{service.grpc_port}"
@@ -107,7 +106,7 @@ async def connected(
 class Pod:
     """A service, the machines behind it, and one real client."""
 
-    service: TpuService
+    service: FaultyTpuService
     hosts: SocketHosts
     call: Caller
 
@@ -125,11 +124,11 @@ async def pod(transport: str, **options: Any) -> AsyncIterator[Pod]:
 
 
 @asynccontextmanager
-async def serving(**options: Any) -> AsyncIterator[tuple[TpuService, SocketHosts]]:
+async def serving(**options: Any) -> AsyncIterator[tuple[FaultyTpuService, SocketHosts]]:
     """Run a service over socket hosts, with short operations."""
     hosts = SocketHosts()
-    options.setdefault("faults", ServiceFaults(operation_seconds=0.02))
-    service = TpuService(hosts, **options)
+    options.setdefault("faults", Faults(operation_seconds=0.02))
+    service = FaultyTpuService(hosts, **options)
     await service.start()
     try:
         yield service, hosts

@@ -13,9 +13,8 @@ from google.oauth2.credentials import Credentials
 
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyComputeService, FaultyTpuService
 from tui.localpod.api.compute.groups import Group
-from tui.localpod.api.compute.service import ComputeService
-from tui.localpod.api.server import TpuService
 
 ZONE, REGION = "local-a", "local"
 WHERE = {"project": "local", "zone": ZONE}
@@ -29,9 +28,9 @@ class OperationFailed(Exception):
 class ComputePod:
     """The service, its machines, and a caller of Google's client."""
 
-    compute: ComputeService
+    compute: FaultyComputeService
     hosts: SocketHosts
-    service: TpuService
+    service: FaultyTpuService
 
     def client(self, name: str) -> Any:
         """Return Google's client of a kind of resource (`InstanceTemplates`), with the owner's token."""
@@ -109,7 +108,7 @@ class ComputePod:
 
     async def until_failed(self, name: str = "crew") -> None:
         """Wait until the group has failed to create machines."""
-        await self.until(lambda: bool(self.group_of(name).errors))
+        await self.until(lambda: any(member.error for member in self.group_of(name).members.values()))
 
     async def stable(self, name: str = "crew") -> list[Any]:
         """Wait until the group is stable, and return its managed instances."""
@@ -121,7 +120,7 @@ class ComputePod:
 async def compute_pod() -> AsyncIterator[ComputePod]:
     """Serve Compute Engine over socket hosts, with quick operations."""
     hosts = SocketHosts()
-    compute = ComputeService(list, hosts, zone=ZONE)
+    compute = FaultyComputeService(hosts, zone=ZONE)
     compute.faults.operation_seconds = 0.01
     compute.networks.metadata["enable-guest-attributes"] = "TRUE"
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):

@@ -14,8 +14,8 @@ from google.protobuf.json_format import MessageToDict
 from tests.cli.commands import Answer, Shell
 from tests.localpod.api_clients import PLACE, Caller, connected, serving
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyTpuService
 from tests.localpod.gcloud import Gcloud
-from tui.localpod.api.server import TpuService
 from tui.settings import save_profile
 
 BY_SERVICE = ("createTime", "id", "networkEndpoints")
@@ -26,7 +26,7 @@ BY_SERVICE = ("createTime", "id", "networkEndpoints")
 class Trial:
     """A service of its own, and the three programs that reach it."""
 
-    service: TpuService
+    service: FaultyTpuService
     hosts: SocketHosts
     shell: Shell
     gcloud: Gcloud

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tui.localpod.api.rpc_errors import SERVICE, ApiError, service_info
+from tui.localpod.api.owner import INVALID_CREDENTIALS
+from tui.localpod.api.rpc_errors import SERVICE, ApiError, not_the_owner, precondition, service_info
 
 
 def tpu_node_denied() -> ApiError:
@@ -48,3 +49,29 @@ def quota_project_required() -> ApiError:
     )
     info = service_info("SERVICE_DISABLED", consumer="projects/764086051850")
     return ApiError("PERMISSION_DENIED", message, [info])
+
+
+def insufficient_reservation() -> ApiError:
+    """Return the error of a reservation that has too little capacity (message: skypilot#4579)."""
+    return precondition("Insufficient reserved capacity. Contact customer support to increase your reservation.")
+
+
+def unavailable() -> ApiError:
+    """Return the error of a service that is briefly down."""
+    return ApiError("UNAVAILABLE", "The service is currently unavailable.")
+
+
+def rate_limited() -> ApiError:
+    """Return the error of too many requests in a minute."""
+    message = (
+        f"Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of service '{SERVICE}' for "
+        "consumer 'project_number:1'."
+    )
+    metric = "tpu.googleapis.com/default_requests"
+    info = service_info("RATE_LIMIT_EXCEEDED", quota_metric=metric, consumer="projects/1")
+    return ApiError("RESOURCE_EXHAUSTED", message, [info])
+
+
+def token_expired() -> ApiError:
+    """Return the error of an expired access token."""
+    return not_the_owner("UNAUTHENTICATED", "ACCESS_TOKEN_EXPIRED", INVALID_CREDENTIALS)

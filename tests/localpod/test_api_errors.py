@@ -9,7 +9,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
-from tui.localpod.api.faults import ServiceFaults
+from tests.localpod.faults import Faults
 
 over_each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
@@ -78,7 +78,7 @@ async def test_an_invalid_node_is_refused(transport: str, node_id: str, wanted: 
 
 @over_each_transport
 async def test_more_workers_than_the_quota_are_refused_at_once(transport: str) -> None:
-    async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, worker_quota=5)) as one:
+    async with pod(transport, faults=Faults(operation_seconds=0.02, worker_quota=5)) as one:
         await one.create("four", node("v3-32"))
         with pytest.raises((exceptions.ResourceExhausted, exceptions.TooManyRequests)) as caught:
             await one.call("create_node", parent=PLACE, node_id="two", node=node("v4-16"))
@@ -88,7 +88,7 @@ async def test_more_workers_than_the_quota_are_refused_at_once(transport: str) -
 
 @over_each_transport
 async def test_a_zone_without_capacity_fails_the_operation_and_leaves_no_node(transport: str) -> None:
-    async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, worker_capacity=1)) as one:
+    async with pod(transport, faults=Faults(operation_seconds=0.02, worker_capacity=1)) as one:
         finished = await one.call.done(
             await one.call("create_node", parent=PLACE, node_id="large", node=node("v4-16"))
         )
@@ -98,7 +98,7 @@ async def test_a_zone_without_capacity_fails_the_operation_and_leaves_no_node(tr
 
 
 async def test_a_stopped_node_frees_its_capacity_and_cannot_start_without_it() -> None:
-    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=1)) as one:
+    async with pod("grpc_asyncio", faults=Faults(operation_seconds=0.02, worker_capacity=1)) as one:
         await one.create("first", node("v2-8"))
         await one.call.succeeded(await one.call("stop_node", name=named("first")))
         await one.create("second", node("v2-8"))

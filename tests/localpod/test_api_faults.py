@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import Any
 
 import aiohttp
 import google.cloud.tpu_v2 as tpu
@@ -13,7 +12,7 @@ from google.api_core import exceptions
 
 from tests.localpod import refusals
 from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
-from tui.localpod.api.faults import FOREVER, ServiceFaults
+from tests.localpod.faults import FOREVER, Faults
 
 pytestmark = pytest.mark.timing
 
@@ -44,7 +43,7 @@ async def test_a_zone_can_be_unavailable_until_the_fault_is_removed() -> None:
 
 @over_grpc
 async def test_an_expired_token_is_reported_as_expired(transport: str) -> None:
-    async with pod(transport, faults=ServiceFaults(expired_token=1)) as one:
+    async with pod(transport, faults=Faults(expired_token=1)) as one:
         with pytest.raises(exceptions.Unauthenticated) as caught:
             await one.call("list_nodes", parent=PLACE)
         assert caught.value.reason == "ACCESS_TOKEN_EXPIRED"
@@ -53,7 +52,7 @@ async def test_an_expired_token_is_reported_as_expired(transport: str) -> None:
 
 
 async def test_an_expired_token_over_http_is_a_401_that_asks_for_a_bearer_token() -> None:
-    async with pod("rest", faults=ServiceFaults(expired_token=FOREVER)) as one, aiohttp.ClientSession() as session:
+    async with pod("rest", faults=Faults(expired_token=FOREVER)) as one, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{one.service.rest_port}/v2/{PLACE}/nodes"
         for _ in range(2):
             async with session.get(url, headers={"Authorization": f"Bearer {one.service.token}"}) as answer:
@@ -86,20 +85,11 @@ async def test_a_slow_answer_does_not_delay_the_machines_or_other_calls() -> Non
 
 @over_each_transport
 async def test_a_rate_limit_names_the_time_to_wait(transport: str) -> None:
-    async with pod(transport, faults=ServiceFaults(rate_limited=1, retry_after_seconds=7)) as one:
+    async with pod(transport, faults=Faults(rate_limited=1, retry_after_seconds=7)) as one:
         with pytest.raises((exceptions.ResourceExhausted, exceptions.TooManyRequests)) as caught:
             await one.call("list_nodes", parent=PLACE)
         assert "Requests per minute" in caught.value.message
         assert list((await one.call("list_nodes", parent=PLACE)).nodes) == []
-
-
-@pytest.mark.parametrize(("faults", "status"), [({"rate_limited": 1}, 429), ({"unavailable": {"local-a": 1}}, 503)])
-async def test_over_http_the_time_to_wait_is_a_header(faults: dict[str, Any], status: int) -> None:
-    faults_ = ServiceFaults(retry_after_seconds=7, **faults)
-    async with pod("rest", faults=faults_) as one, aiohttp.ClientSession() as session:
-        url = f"http://127.0.0.1:{one.service.rest_port}/v2/{PLACE}/nodes"
-        async with session.get(url, headers={"Authorization": f"Bearer {one.service.token}"}) as answer:
-            assert (answer.status, answer.headers["Retry-After"]) == (status, "7")
 
 
 @over_each_transport
@@ -121,19 +111,17 @@ async def test_a_refusal_is_returned_once_and_before_the_request_has_an_effect(t
 
 
 @over_each_transport
-async def test_a_reservation_that_is_too_small_fails_the_operation(transport: str) -> None:
-    async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, reserved_capacity=1)) as one:
-        reserved = tpu.SchedulingConfig(reserved=True)
-        await one.create("one", node("v2-8", scheduling_config=reserved))
-        wanted = node("v2-8", scheduling_config=reserved)
-        finished = await one.call.done(await one.call("create_node", parent=PLACE, node_id="two", node=wanted))
+async def test_an_operation_that_fails_leaves_no_node(transport: str) -> None:
+    async with pod(transport, faults=Faults(operation_seconds=0.02)) as one:
+        one.service.faults.operation_failures["create"] = [refusals.insufficient_reservation()]
+        finished = await one.call.done(await one.call("create_node", parent=PLACE, node_id="one", node=node()))
         assert (finished.error.code, "Insufficient reserved capacity." in finished.error.message) == (9, True)
-        assert [item.name for item in await one.call.all("list_nodes", parent=PLACE)] == [named("one")]
+        assert await one.call.all("list_nodes", parent=PLACE) == []
 
 
 @over_each_transport
 async def test_a_zone_lists_and_creates_only_the_types_that_it_offers(transport: str) -> None:
-    async with pod(transport, faults=ServiceFaults(offered_types={"local-a": frozenset({"v2-8"})})) as one:
+    async with pod(transport, faults=Faults(offered_types={"local-a": frozenset({"v2-8"})})) as one:
         assert [item.type_ for item in await one.call.all("list_accelerator_types", parent=PLACE)] == ["v2-8"]
         refused = (exceptions.InvalidArgument, exceptions.BadRequest)
         with pytest.raises(refused, match="the accelerator v4-8 was not found in zone local-a"):

@@ -13,12 +13,11 @@ import pytest
 
 from tests.localpod.api_clients import serving, until
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyComputeService, FaultyTpuService
 from tests.localpod.gcloud import QUEUED, VM, Gcloud, with_gcloud
 from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import UsageError
-from tui.localpod.api.compute.service import ComputeService
-from tui.localpod.api.server import TpuService
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import DataDisk, QueueRequest, SliceRequest
 from tui.settings import Settings
@@ -30,7 +29,7 @@ pytestmark = with_gcloud
 class Run:
     """A service of its own, and gcloud to reach it."""
 
-    service: TpuService
+    service: FaultyTpuService
     hosts: SocketHosts
     gcloud: Gcloud
 
@@ -151,7 +150,7 @@ async def test_the_gcloud_command_of_a_request_makes_the_same_slice(
 
 
 async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_path: Path) -> None:
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
+    compute = FaultyComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     source = "projects/local/zones/local-a/disks/data"
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, _):

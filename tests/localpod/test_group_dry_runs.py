@@ -12,9 +12,9 @@ import pytest
 
 from tests.localpod.api_clients import serving
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyComputeService
 from tests.localpod.gcloud import Gcloud, with_gcloud
 from tui.cloud.compute.groups.group_creation import GroupCreation
-from tui.localpod.api.compute.service import ComputeService
 from tui.pod.groups.group_gcloud import create_group_commands, delete_command_of_gcloud, resize_group_command
 from tui.pod.groups.group_request import GroupRequest
 from tui.pod.resources import GROUP, IMAGE, POLICY, TEMPLATE, CloudResource
@@ -47,7 +47,7 @@ COLLECTIONS = ("images", "resourcePolicies", "instanceTemplates", "instanceGroup
 class Pod:
     """One pod's Compute Engine API, tpu-tui's settings for it, and gcloud."""
 
-    compute: ComputeService
+    compute: FaultyComputeService
     settings: Settings
     gcloud: Gcloud
 
@@ -67,7 +67,7 @@ async def pods(tmp_path: Path) -> AsyncIterator[tuple[Pod, Pod]]:
     made = []
     for name in ("ours", "theirs"):
         (tmp_path / name).mkdir()
-        compute = ComputeService(list, SocketHosts(), zone="local-a")
+        compute = FaultyComputeService(SocketHosts(), zone="local-a")
         compute.faults.operation_seconds = 0.02
         made.append((name, compute))
     async with (

@@ -10,10 +10,9 @@ import pytest
 
 from tests.localpod.api_clients import serving
 from tests.localpod.api_hosts import SocketHosts
+from tests.localpod.faults import FaultyComputeService, FaultyTpuService
 from tests.sshd import free_port
 from tui.cloud.tpu.tpu_api import TpuApi
-from tui.localpod.api.compute.service import ComputeService
-from tui.localpod.api.server import TpuService
 from tui.operator import Operator
 from tui.operator.resources.deletion import DeletionStep
 from tui.pod.resources import find_resources
@@ -24,8 +23,8 @@ from tui.settings import Settings
 class Project:
     """Two APIs, no Cloud Storage, and an operator of them."""
 
-    service: TpuService
-    compute: ComputeService
+    service: FaultyTpuService
+    compute: FaultyComputeService
     hosts: SocketHosts
     operator: Operator
 
@@ -43,7 +42,7 @@ class Project:
 async def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Project]:
     monkeypatch.setattr("tui.cloud.state_reports._FIRST_POLL_S", 0.02)
     monkeypatch.setattr("tui.cloud.storage.buckets.LOCAL_RETRY_S", 0.2)
-    compute = ComputeService(list, SocketHosts(), zone="local-a")
+    compute = FaultyComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, hosts):
         rest = f"http://127.0.0.1:{service.rest_port}"

@@ -89,12 +89,12 @@ async def test_a_slice_that_is_a_group_is_deleted_but_neither_stopped_nor_starte
 
 async def test_a_template_counts_as_used_while_groups_cannot_be_listed(project: Project) -> None:
     await create(project, PYTORCH)
-    project.compute.denied.add("compute.instanceGroupManagers.list")
+    project.compute.faults.denied.add("compute.instanceGroupManagers.list")
 
     listing = await project.operator.resources.list_compute()
 
     (template,) = [one for one in listing.resources if one.kind == "template"]
     assert template.used_by is None
     assert find_unused(listing.resources) == []
-    project.compute.denied.clear()
+    project.compute.faults.denied.clear()
     _ = await delete(project, "pytorch")

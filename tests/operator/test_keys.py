@@ -80,6 +80,6 @@ async def test_a_change_of_the_metadata_in_between_is_kept(tmp_path: Path) -> No
 
 async def test_a_missing_permission_is_named(tmp_path: Path) -> None:
     async with group_pod(tmp_path) as pod:
-        pod.compute.denied.add(SET)
+        pod.compute.faults.denied.add(SET)
         with pytest.raises(CloudError, match=SET):
             _ = [step async for step in change_project_metadata(pod.settings, dict)]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.localpod.api_clients import serving
 from tests.localpod.api_hosts import SocketHosts
-from tui.localpod.api.compute.service import ComputeService
+from tests.localpod.faults import FaultyComputeService
 from tui.localpod.api.os_login_api import OsLoginService
 from tui.operator.connections import Connections
 from tui.settings import Settings
@@ -23,7 +23,7 @@ class Project:
     """A project with one slice, whose metadata and profiles tests change."""
 
     def __init__(
-        self, compute: ComputeService, os_login: OsLoginService, connect: Callable[..., Connections]
+        self, compute: FaultyComputeService, os_login: OsLoginService, connect: Callable[..., Connections]
     ) -> None:
         self.compute = compute
         self.os_login = os_login
@@ -44,7 +44,7 @@ class Project:
 async def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Project]:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    compute = ComputeService(lambda: (), SocketHosts(), zone="local-a")
+    compute = FaultyComputeService(SocketHosts(), zone="local-a")
     os_login = OsLoginService("local", lambda: compute.networks.metadata)
     async with AsyncExitStack() as stack:
         routes = [*compute.routes(), *os_login.routes()]
@@ -75,7 +75,7 @@ async def test_a_project_that_enables_os_login_gives_its_slices_the_user_name(pr
 async def test_project_metadata_that_cannot_be_read_leaves_the_local_user_name(project: Project) -> None:
     project.os_login.keys["ada@example.com"] = [KEY]
     project.compute.networks.metadata["enable-oslogin"] = "TRUE"
-    project.compute.denied.add("compute.projects.get")
+    project.compute.faults.denied.add("compute.projects.get")
 
     assert await project.user() is None
 

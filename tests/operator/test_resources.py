@@ -24,7 +24,7 @@ DATA = "projects/local/zones/local-a/disks/data"
 
 
 async def test_apis_that_fail_are_problems_and_the_rest_is_listed(project: Project) -> None:
-    project.compute.denied.add("compute.images.list")
+    project.compute.faults.denied.add("compute.images.list")
     project.compute.store.insert(DISKS, "zones/local-a", {"name": "data", "labels": OWN})
     _ = [step async for step in project.api.create(a_request())]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from google.cloud import tpu_v2
 
 from tests.pods import pod_home, running_pod
 from tests.waiting import until
@@ -159,7 +160,8 @@ async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_noted(sc
     note = slice_notes(directory)[0]
     assert (note.get("slice"), note.get("gone")) == ("ready", False)
     assert "READY and healthy; so worker 1 crashed or hangs, or the network" in str(note.get("text"))
-    scene.pod.service.set_health("local", "UNHEALTHY_MAINTENANCE", "the host is being serviced")
+    node = scene.pod.service._nodes.get("projects/local/locations/local-a/nodes/local").node
+    node.health, node.health_description = tpu_v2.Node.Health.UNHEALTHY_MAINTENANCE, "the host is being serviced"
     await until(
         lambda: slice_notes(directory)[-1].get("slice") == "maintenance",
         "maintenance is recorded",
@@ -170,7 +172,7 @@ async def test_a_worker_that_hangs_in_a_healthy_slice_is_waited_for_and_noted(sc
     await until(
         lambda: status_of(directory).workers[1].link == "restored", "the worker is followed again", seconds=DEADLINE_S
     )
-    scene.pod.service.set_health("local", "HEALTHY")
+    node.health, node.health_description = tpu_v2.Node.Health.HEALTHY, ""
     answers = [answer async for answer in scene.operator.runs.stop(directory, 1.0)]
     assert all(answer.confirmed for answer in answers)
 

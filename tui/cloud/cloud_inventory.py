@@ -12,7 +12,7 @@ from tui.cloud.api_errors import is_missing
 from tui.cloud.instance_groups.group_messages import with_node
 from tui.cloud.instance_groups.instance_groups import GroupListing, InstanceGroups, is_forbidden
 from tui.cloud.instance_groups.node_pairing import pair_nodes
-from tui.cloud.inventory import Inventory, Listing, no_such_slice, or_error, pick_slice
+from tui.cloud.inventory import Listing, no_such_slice, or_error, pick_slice
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.instance_group import InstanceGroup
@@ -127,7 +127,7 @@ class CloudInventory:
         if self.groups is not None:
             await self.groups.close()
 
-    def _source_of(self, slice_: Slice) -> Inventory:
+    def _source_of(self, slice_: Slice) -> InstanceGroups | TpuApi:
         return self.groups if slice_.source == INSTANCE_GROUP and self.groups is not None else self.tpu
 
     async def _list_groups(self) -> GroupListing:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tui.errors import TpuTuiError, UsageError
-from tui.localpod.api.compute.instances import GUEST_ATTRIBUTES, VM_HOST
+from tui.localpod.api.compute.instances import GUEST_ATTRIBUTES
 from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.os_login_api import OsLoginService
 from tui.localpod.api.owner import make_token
@@ -84,7 +84,7 @@ class LocalPod:
         self.machines = Machines(self.id, self.directory, _public_line(self._login_key), self._guardian)
         """The worker hosts, also for what only a local pod can do: `preempt`, `pids`, `homes`."""
         self._bucket = Bucket(self.directory, token=self.token)
-        self.compute = ComputeService(self._node_machines, self.machines, zone=ZONE, project=PROJECT)
+        self.compute = ComputeService(self.machines, zone=ZONE, project=PROJECT)
         """The Compute Engine API with the pod's firewall rules, disks and images."""
         self.compute.networks.metadata[GUEST_ATTRIBUTES] = "TRUE"
         self.os_login = OsLoginService(PROJECT, lambda: self.compute.networks.metadata)
@@ -101,7 +101,7 @@ class LocalPod:
             store=self.compute.store,
             os_login=self.os_login,
         )
-        """The Cloud TPU API service, whose `faults` can be set."""
+        """The Cloud TPU API service."""
 
     @property
     def exposure(self) -> str | None:
@@ -149,12 +149,6 @@ class LocalPod:
         except ApiError as error:
             size = f"{count_noun(self._workers, 'worker')} with {count_noun(self._cores, 'core')} each"
             raise UsageError(f"Slice {name} of {size} could not be created", why=str(error)) from error
-
-    def _node_machines(self) -> list[tuple[str, str]]:
-        """Return the name and address of each TPU VM's machine, for Compute Engine's lists."""
-        names = [name for name in self.machines.slices if not name.startswith(VM_HOST)]
-        workers = [worker for name in names for worker in self.machines.workers(name)]
-        return [(worker.hostname, worker.address) for worker in workers]
 
     def _endpoints(self) -> dict[str, str]:
         rest = f"http://127.0.0.1:{self.service.rest_port}"

@@ -17,7 +17,7 @@ from tui.cloud.guest_attributes import HOST_KEYS
 from tui.cloud.instance_groups import group_messages
 from tui.cloud.instance_groups.group_messages import Document
 from tui.cloud.instance_groups.vm_losses import explain_losses
-from tui.cloud.inventory import Listing, gather_answers, no_such_slice, pick_slice
+from tui.cloud.inventory import Listing, gather_answers
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
 from tui.pod.instance_group import GroupVm, InstanceGroup
@@ -56,10 +56,6 @@ class InstanceGroups:
         groups, problems = await gather_answers(map(self._with_template, managers))
         return GroupListing(tuple(sorted(groups, key=lambda group: group.path)), (*silent, *problems))
 
-    async def slices(self) -> Listing:
-        """Return the groups that are slices. Raises CloudError where no group can be listed."""
-        return await self.slices_of(await self.list_groups())
-
     async def slices_of(self, listing: GroupListing) -> Listing:
         """Return the slices among groups; a group whose VMs cannot be listed is among the problems."""
         regional = [_regional(group) for group in listing.groups if _is_lost_slice(group)]
@@ -71,20 +67,6 @@ class InstanceGroups:
         vms = await self._vms(group)
         instances = await self._instances(group, [vm.name for vm in vms if vm.id])
         return group_messages.slice_of_group(group, self._requests.project, vms, instances)
-
-    async def get(self, name: str, zone: str | None) -> Slice:
-        """Return the slice of a group; with its zone, of any zonal group. Raises UsageError, CloudError."""
-        if zone is None:
-            return pick_slice(name, None, await self.slices())
-        slice_ = await self.find(name, zone)
-        if slice_ is None:
-            raise no_such_slice(name, zone, ())
-        return slice_
-
-    async def find(self, name: str, zone: str) -> Slice | None:
-        """Return the slice of any zonal group; None if the group does not exist. Raises CloudError."""
-        group = await self.find_group(name, zone)
-        return await self.slice_of(group) if group else None
 
     async def find_group(self, name: str, zone: str) -> InstanceGroup | None:
         """Return a group by its name; None if there is none. Raises CloudError."""

@@ -10,14 +10,13 @@ from google.cloud.location import locations_pb2
 from google.longrunning import operations_pb2
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import ServiceFaults
 from tui.localpod.api.resources import catalogue
 from tui.localpod.api.resources.guest_attributes import guest_attributes
 from tui.localpod.api.resources.nodes import Nodes
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.paging import page
 from tui.localpod.api.resources.queued_resources import QueuedResources
-from tui.localpod.api.resources.resource_names import ANY_ZONE, ResourceLocation, id_of, parse_place
+from tui.localpod.api.resources.resource_names import ANY_ZONE, ResourceLocation, parse_place
 from tui.pod.api_paths import region_of
 
 T = TypeVar("T")
@@ -33,35 +32,23 @@ class ApiHandlers:
         nodes: Nodes,
         queued: QueuedResources,
         operations: Operations,
-        faults: ServiceFaults,
     ) -> None:
         self.project = project
         self.zones = tuple(zones)
         self.nodes = nodes
         self.queued = queued
         self.operations = operations
-        self.faults = faults
 
-    def _gather(self, parent: str, in_place: Callable[[ResourceLocation], list[T]]) -> tuple[list[T], list[str]]:
-        """Return the resources of the parent's zone, or of every zone, and the zones that did not answer."""
+    def _gather(self, parent: str, in_place: Callable[[ResourceLocation], list[T]]) -> list[T]:
+        """Return the resources of the parent's zone, or of every zone."""
         place = parse_place(parent)
-        if place.zone != ANY_ZONE:
-            return in_place(place), []
-        resources: list[T] = []
-        unreachable: list[str] = []
-        for zone in self.zones:
-            location = ResourceLocation(place.project, zone)
-            if self.faults.is_unavailable(zone):
-                unreachable.append(str(location))
-            else:
-                resources += in_place(location)
-        return resources, unreachable
+        zones = self.zones if place.zone == ANY_ZONE else (place.zone,)
+        return [resource for zone in zones for resource in in_place(ResourceLocation(place.project, zone))]
 
     def list_nodes(self, request: tpu.ListNodesRequest) -> tpu.ListNodesResponse:
         """Return one page of a zone's nodes, or of every zone's."""
-        resources, unreachable = self._gather(request.parent, self.nodes.in_place)
-        nodes, token = page(resources, request)
-        return tpu.ListNodesResponse(nodes=nodes, next_page_token=token, unreachable=unreachable)
+        nodes, token = page(self._gather(request.parent, self.nodes.in_place), request)
+        return tpu.ListNodesResponse(nodes=nodes, next_page_token=token)
 
     def get_guest_attributes(self, request: tpu.GetGuestAttributesRequest) -> tpu.GetGuestAttributesResponse:
         """Return the attributes that the workers' machines publish, e.g. their host keys."""
@@ -73,26 +60,14 @@ class ApiHandlers:
 
     def list_queued_resources(self, request: tpu.ListQueuedResourcesRequest) -> tpu.ListQueuedResourcesResponse:
         """Return one page of a zone's queued resources, or of every zone's."""
-        resources, unreachable = self._gather(request.parent, self.queued.in_place)
-        queued, token = page(resources, request)
-        return tpu.ListQueuedResourcesResponse(
-            queued_resources=queued, next_page_token=token, unreachable=unreachable
-        )
+        queued, token = page(self._gather(request.parent, self.queued.in_place), request)
+        return tpu.ListQueuedResourcesResponse(queued_resources=queued, next_page_token=token)
 
     def list_accelerator_types(self, request: tpu.ListAcceleratorTypesRequest) -> tpu.ListAcceleratorTypesResponse:
         """Return one page of the accelerator types on offer."""
         _refuse_filter(request)
-        types, token = page(self._types(parse_place(request.parent)), request)
+        types, token = page(catalogue.accelerator_types(parse_place(request.parent)), request)
         return tpu.ListAcceleratorTypesResponse(accelerator_types=types, next_page_token=token)
-
-    def get_accelerator_type(self, request: tpu.GetAcceleratorTypeRequest) -> tpu.AcceleratorType:
-        """Return one accelerator type."""
-        id_of(request.name, "acceleratorTypes")
-        return _named(self._types(parse_place(request.name)), request.name)
-
-    def _types(self, place: ResourceLocation) -> list[tpu.AcceleratorType]:
-        types = catalogue.accelerator_types(place)
-        return [kind for kind in types if self.faults.offers(place.zone, kind.type_)]
 
     def list_runtime_versions(self, request: tpu.ListRuntimeVersionsRequest) -> tpu.ListRuntimeVersionsResponse:
         """Return one page of the runtime versions on offer."""
@@ -100,19 +75,10 @@ class ApiHandlers:
         versions, token = page(catalogue.runtime_versions(parse_place(request.parent)), request)
         return tpu.ListRuntimeVersionsResponse(runtime_versions=versions, next_page_token=token)
 
-    def get_runtime_version(self, request: tpu.GetRuntimeVersionRequest) -> tpu.RuntimeVersion:
-        """Return one runtime version."""
-        id_of(request.name, "runtimeVersions")
-        return _named(catalogue.runtime_versions(parse_place(request.name)), request.name)
-
     def list_locations(self, request: Any) -> Any:
         """Return one page of the zones."""
         locations, token = page([self._location(zone) for zone in self.zones], request)
         return locations_pb2.ListLocationsResponse(locations=locations, next_page_token=token)
-
-    def get_location(self, request: Any) -> Any:
-        """Return one zone."""
-        return self._location(parse_place(request.name).zone)
 
     def _location(self, zone: str) -> Any:
         return locations_pb2.Location(
@@ -127,18 +93,6 @@ class ApiHandlers:
             raise rpc_errors.unimplemented("Filters of operations are not implemented.")
         operations, token = page(self.operations.in_place(parse_place(request.name)), request)
         return operations_pb2.ListOperationsResponse(operations=operations, next_page_token=token)
-
-    async def wait_operation(self, request: Any) -> Any:
-        """Return an operation once it is done or the request's timeout has passed."""
-        seconds = request.timeout.ToTimedelta().total_seconds() if request.HasField("timeout") else None
-        return await self.operations.wait(request.name, seconds)
-
-
-def _named(items: Sequence[T], name: str) -> T:
-    for item in items:
-        if getattr(item, "name", None) == name:
-            return item
-    raise rpc_errors.not_found(name)
 
 
 def _refuse_filter(request: Any) -> None:

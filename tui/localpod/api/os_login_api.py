@@ -19,14 +19,12 @@ from tui.localpod.api import rpc_errors
 from tui.localpod.api.compute.answers import answer
 
 _SERVICE_ACCOUNT_SUFFIX = ".gserviceaccount.com"
-_LOG_IN = "compute.instances.osLogin"
-"""The permission to log in, of roles/compute.osLogin."""
 _USER = "/{version:v1|v1beta|v1alpha}/users/{user:[^/:]+}"
 _MAX_USER_NAME = 32
 
 
 class OsLoginService:
-    """The profiles of a pod's users. For tests, requests that need a permission in `denied` are refused.
+    """The profiles of a pod's users.
 
     `project_metadata` returns the project's metadata; each of `changed` is called after a key has been added.
     """
@@ -35,7 +33,6 @@ class OsLoginService:
         self._project = project
         self._project_metadata = project_metadata
         self.changed: list[Callable[[], None]] = []
-        self.denied: set[str] = set()
         self.keys: dict[str, list[str]] = {}
         """The public keys in each user's profile; a user with a key also has an account in the project."""
 
@@ -43,7 +40,7 @@ class OsLoginService:
         """Return the keys of each user name that may log in to a node; None for a node without OS Login."""
         if not os_login(node_metadata, self._project_metadata()):
             return None
-        return {} if _LOG_IN in self.denied else {user_name(user): keys for user, keys in self.keys.items()}
+        return {user_name(user): keys for user, keys in self.keys.items()}
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
@@ -53,10 +50,10 @@ class OsLoginService:
         ]
 
     async def _get_login_profile(self, request: web.Request) -> web.Response:
-        return answer(self._profile(self._user(request, "oslogin.users.getLoginProfile")))
+        return answer(self._profile(self._user(request)))
 
     async def _import_ssh_public_key(self, request: web.Request) -> web.Response:
-        user = self._user(request, "oslogin.users.importSshPublicKey")
+        user = self._user(request)
         try:
             parts = str(json.loads(await request.read())["key"]).split()
         except (ValueError, KeyError, TypeError):
@@ -70,11 +67,8 @@ class OsLoginService:
             notify()
         return answer({"loginProfile": self._profile(user)})
 
-    def _user(self, request: web.Request, permission: str) -> str:
-        user = unquote(request.match_info["user"])
-        if permission in self.denied:
-            raise rpc_errors.permission_denied(permission, f"users/{user}")
-        return user
+    def _user(self, request: web.Request) -> str:
+        return unquote(request.match_info["user"])
 
     def _profile(self, user: str) -> dict[str, Any]:
         profile: dict[str, Any] = {"name": user}

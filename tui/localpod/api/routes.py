@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from google.cloud.location import locations_pb2
 from google.longrunning import operations_pb2
 
 from tui.localpod.api import rpc_errors, v1_handlers
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.resources.resource_names import ANY_ZONE, parse_place
 
@@ -30,7 +30,7 @@ class ApiMethod:
     request: Any
     permission: str
     run: Callable[[ApiHandlers, Any], Any]
-    """Takes the request message and returns the answer, or an awaitable of it."""
+    """Takes the request message and returns the answer."""
 
     @property
     def name(self) -> str:
@@ -89,9 +89,7 @@ METHODS: tuple[ApiMethod, ...] = (
         lambda api, request: api.queued.reset(request.name),
     ),
     ApiMethod(TPU, tpu.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", ApiHandlers.list_accelerator_types),
-    ApiMethod(TPU, tpu.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", ApiHandlers.get_accelerator_type),
     ApiMethod(TPU, tpu.ListRuntimeVersionsRequest, "tpu.runtimeversions.list", ApiHandlers.list_runtime_versions),
-    ApiMethod(TPU, tpu.GetRuntimeVersionRequest, "tpu.runtimeversions.get", ApiHandlers.get_runtime_version),
     ApiMethod(TPU, tpu.GetGuestAttributesRequest, "tpu.nodes.getGuestAttributes", ApiHandlers.get_guest_attributes),
     ApiMethod(TPU_V1, v1.ListNodesRequest, "tpu.nodes.list", v1_handlers.list_nodes),
     ApiMethod(TPU_V1, v1.GetNodeRequest, "tpu.nodes.get", v1_handlers.get_node),
@@ -117,37 +115,19 @@ METHODS: tuple[ApiMethod, ...] = (
     ApiMethod(
         TPU_V1, v1.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", v1_handlers.list_accelerator_types
     ),
-    ApiMethod(TPU_V1, v1.GetAcceleratorTypeRequest, "tpu.acceleratortypes.get", v1_handlers.get_accelerator_type),
     ApiMethod(
         TPU_V1,
         v1.ListTensorFlowVersionsRequest,
         "tpu.tensorflowversions.list",
         v1_handlers.list_tensorflow_versions,
     ),
-    ApiMethod(
-        TPU_V1, v1.GetTensorFlowVersionRequest, "tpu.tensorflowversions.get", v1_handlers.get_tensorflow_version
-    ),
     ApiMethod(LOCATIONS, locations_pb2.ListLocationsRequest, "tpu.locations.list", ApiHandlers.list_locations),
-    ApiMethod(LOCATIONS, locations_pb2.GetLocationRequest, "tpu.locations.get", ApiHandlers.get_location),
     ApiMethod(OPERATIONS, operations_pb2.ListOperationsRequest, "tpu.operations.list", ApiHandlers.list_operations),
     ApiMethod(
         OPERATIONS,
         operations_pb2.GetOperationRequest,
         "tpu.operations.get",
         lambda api, request: api.operations.get(request.name),
-    ),
-    ApiMethod(OPERATIONS, operations_pb2.WaitOperationRequest, "tpu.operations.get", ApiHandlers.wait_operation),
-    ApiMethod(
-        OPERATIONS,
-        operations_pb2.CancelOperationRequest,
-        "tpu.operations.cancel",
-        lambda api, request: api.operations.cancel(request.name),
-    ),
-    ApiMethod(
-        OPERATIONS,
-        operations_pb2.DeleteOperationRequest,
-        "tpu.operations.delete",
-        lambda api, request: api.operations.delete(request.name),
     ),
 )
 """Every method that is served (cloud_tpu.proto of google/cloud/tpu/v2 and v1, and the two mix-ins)."""
@@ -157,28 +137,22 @@ _EVERY_ZONE = frozenset({"ListNodes", "ListQueuedResources"})
 
 
 class ApiRouter:
-    """Answers requests: latency and faults come first, then permissions, then the method's handler."""
+    """Answers requests about the pod's project and zones."""
 
-    def __init__(self, handlers: ApiHandlers) -> None:
+    def __init__(self, handlers: ApiHandlers, conditions: ServiceConditions) -> None:
         self._handlers = handlers
+        self._conditions = conditions
 
     async def call(self, method: ApiMethod, request: Any) -> Any:
         """Return the answer, a proto-plus or protobuf message. Raises ApiError."""
-        faults = self._handlers.faults
-        await faults.delay()
-        faults.check_token()
-        faults.check_rate()
         self._check_resource(method, resource_of(request))
-        faults.check_refusals(method.name)
-        faults.check_page_token(getattr(request, "page_token", ""))
+        await self._conditions.before_call(method.name, request)
         answer = method.run(self._handlers, request)
-        answer = await answer if inspect.isawaitable(answer) else answer
-        if faults.loses_answer(method.name):
-            raise rpc_errors.unavailable(faults.retry_after_seconds)
+        self._conditions.after_call(method.name, request, answer)
         return answer
 
     def _check_resource(self, method: ApiMethod, resource: str) -> None:
-        """Raise unless the resource is in the pod's project and in a zone that exists and answers."""
+        """Raise ApiError unless the resource is in the pod's project and in a zone that exists."""
         head, _, rest = resource.partition("/")
         if head == "projects" and rest.partition("/")[0] != self._handlers.project:
             raise rpc_errors.permission_denied(method.permission, resource)
@@ -189,8 +163,6 @@ class ApiRouter:
             return
         if zone not in self._handlers.zones:
             raise rpc_errors.unknown_location(zone)
-        if self._handlers.faults.is_unavailable(zone):
-            raise rpc_errors.unavailable(self._handlers.faults.retry_after_seconds)
 
 
 def resource_of(request: Any) -> str:

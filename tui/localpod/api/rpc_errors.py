@@ -6,10 +6,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from google.protobuf import any_pb2, duration_pb2, json_format
+from google.protobuf import any_pb2, json_format
 from google.rpc import code_pb2, error_details_pb2, status_pb2
-
-from tui.localpod.api.owner import INVALID_CREDENTIALS
 
 SERVICE = "tpu.googleapis.com"
 
@@ -118,36 +116,6 @@ def no_capacity(zone: str) -> ApiError:
     )
 
 
-def insufficient_reservation() -> ApiError:
-    """Return the error of a reservation that has too little capacity (message: skypilot#4579)."""
-    return precondition("Insufficient reserved capacity. Contact customer support to increase your reservation.")
-
-
-def unavailable(retry_after_seconds: int = 0) -> ApiError:
-    """Return the error of a service that is briefly down; clients retry, after this delay if it is not 0."""
-    return ApiError("UNAVAILABLE", "The service is currently unavailable.", _retry_info(retry_after_seconds))
-
-
-def rate_limited(retry_after_seconds: int = 0) -> ApiError:
-    """Return the error of too many requests in a minute."""
-    metric = "tpu.googleapis.com/default_requests"
-    message = (
-        f"Quota exceeded for quota metric 'Requests' and limit 'Requests per minute' of service '{SERVICE}' for "
-        "consumer 'project_number:1'."
-    )
-    info = service_info("RATE_LIMIT_EXCEEDED", quota_metric=metric, consumer="projects/1")
-    return ApiError("RESOURCE_EXHAUSTED", message, [info, *_retry_info(retry_after_seconds)])
-
-
-def token_expired() -> ApiError:
-    """Return the error of an expired access token."""
-    return not_the_owner(
-        "UNAUTHENTICATED",
-        "ACCESS_TOKEN_EXPIRED",
-        INVALID_CREDENTIALS,
-    )
-
-
 def not_the_owner(code: str, reason: str, message: str) -> ApiError:
     """Return the error of a request that is not the pod owner's."""
     return ApiError(code, message, [service_info(reason)])
@@ -163,16 +131,6 @@ def service_info(reason: str, **metadata: str) -> error_details_pb2.ErrorInfo:
 def unimplemented(what: str) -> ApiError:
     """Return the error of a feature that the real service has and this one lacks."""
     return ApiError("UNIMPLEMENTED", what)
-
-
-def retry_after(error: ApiError) -> str | None:
-    """Return the value of the header Retry-After in seconds; None for an error without it."""
-    infos = [detail for detail in error.details if isinstance(detail, error_details_pb2.RetryInfo)]
-    return str(infos[0].retry_delay.seconds) if infos else None
-
-
-def _retry_info(seconds: int) -> list[Any]:
-    return [error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=seconds))] if seconds else []
 
 
 def _resource_info(resource: str) -> Any:

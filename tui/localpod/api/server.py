@@ -9,14 +9,14 @@ import google.cloud.tpu_v2.types as tpu
 
 from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.documents import DocumentStore
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.host_protocol import WorkerHosts
 from tui.localpod.api.os_login_api import OsLoginService
 from tui.localpod.api.owner import make_token
 from tui.localpod.api.resources import accelerator_types
 from tui.localpod.api.resources.catalogue import default_runtime
-from tui.localpod.api.resources.nodes import COLLECTION, Health, Nodes
+from tui.localpod.api.resources.nodes import Nodes
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.queued_resources import QueuedResources
 from tui.localpod.api.resources.resource_names import ResourceLocation
@@ -30,8 +30,8 @@ class TpuService:
     """A Cloud TPU API on `127.0.0.1` whose nodes are the machines that `hosts` runs.
 
     `zone` is the pod's own; `more_zones` exist beside it. `cores` is the default number of devices per worker of a
-    `local-N` node. `faults` can be set at any time. Requests must carry `token`; the default is a new one. With a
-    `store`, data disks must exist in it. `os_login` decides who may log in.
+    `local-N` node. Requests must carry `token`; the default is a new one. With a `store`, data disks must exist in
+    it. `os_login` decides who may log in.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class TpuService:
         zone: str = "local-a",
         more_zones: Sequence[str] = (),
         cores: int = 1,
-        faults: ServiceFaults | None = None,
+        conditions: ServiceConditions | None = None,
         rest_routes: Sequence[Any] = (),
         token: str | None = None,
         store: DocumentStore | None = None,
@@ -51,19 +51,19 @@ class TpuService:
         self.token = token or make_token()
         self.project = project
         self.zone = zone
-        self.faults = faults or ServiceFaults()
+        self.conditions = conditions or ServiceConditions()
         self._tasks = BackgroundTasks()
-        self._operations = Operations(self.faults, self._tasks)
-        self._nodes = Nodes(hosts, self._operations, self.faults, first_zone=zone, cores=cores)
+        self._operations = Operations(self.conditions, self._tasks)
+        self._nodes = Nodes(hosts, self._operations, self.conditions, first_zone=zone, cores=cores)
         if store is not None:
             self._nodes.disk_exists = store.exists
             store.users.append(self._nodes.machines_with)
         if os_login is not None:
             self._nodes.os_logins = os_login.logins
             os_login.changed.append(self._nodes.authorize_all)
-        queued = QueuedResources(self._nodes, self._operations, self.faults, self._tasks)
+        queued = QueuedResources(self._nodes, self._operations, self.conditions, self._tasks)
         zones = (zone, *more_zones)
-        api = ApiRouter(ApiHandlers(project, zones, self._nodes, queued, self._operations, self.faults))
+        api = ApiRouter(ApiHandlers(project, zones, self._nodes, queued, self._operations), self.conditions)
         self._grpc = GrpcService(api, self.token)
         self._rest = RestService(api, self.token, rest_routes)
 
@@ -87,12 +87,6 @@ class TpuService:
         await self._grpc.close()
         await self._rest.close()
         await self._tasks.close()
-
-    def set_health(self, name: str, health: str, description: str = "") -> None:
-        """Set the health that the API reports for a slice in the pod's zone: `UNHEALTHY_MAINTENANCE`, `HEALTHY`, …"""
-        node = self._nodes.get(ResourceLocation(self.project, self.zone).child(COLLECTION, name)).node
-        node.health = Health[health]
-        node.health_description = description
 
     async def add_slice(self, name: str, workers: int, cores: int) -> tpu.Node:
         """Bring up one of the pod's first slices, without an operation's delay.

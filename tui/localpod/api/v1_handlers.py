@@ -6,20 +6,17 @@ from typing import Any
 
 import google.cloud.tpu_v1.types as v1
 
-from tui.localpod.api import rpc_errors
 from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.resources import tpu_nodes
 from tui.localpod.api.resources.paging import page
-from tui.localpod.api.resources.resource_names import ResourceLocation, id_of, parse_place
+from tui.localpod.api.resources.resource_names import parse_place
 
 
 def list_nodes(api: ApiHandlers, request: v1.ListNodesRequest) -> v1.ListNodesResponse:
     """Return one page of a zone's nodes, TPU VMs too."""
     answer = api.list_nodes(request)
     nodes = [tpu_nodes.node_as_v1(node) for node in answer.nodes]
-    return v1.ListNodesResponse(
-        nodes=nodes, next_page_token=answer.next_page_token, unreachable=list(answer.unreachable)
-    )
+    return v1.ListNodesResponse(nodes=nodes, next_page_token=answer.next_page_token)
 
 
 def get_node(api: ApiHandlers, request: v1.GetNodeRequest) -> v1.Node:
@@ -43,30 +40,14 @@ def list_accelerator_types(
     return v1.ListAcceleratorTypesResponse(accelerator_types=types, next_page_token=answer.next_page_token)
 
 
-def get_accelerator_type(api: ApiHandlers, request: v1.GetAcceleratorTypeRequest) -> v1.AcceleratorType:
-    """Return one accelerator type."""
-    kind = api.get_accelerator_type(request)
-    return v1.AcceleratorType(name=kind.name, type_=kind.type_)
-
-
 def list_tensorflow_versions(
     _: ApiHandlers, request: v1.ListTensorFlowVersionsRequest
 ) -> v1.ListTensorFlowVersionsResponse:
     """Return one page of the versions that a TPU Node can have."""
-    versions, token = page(_versions(parse_place(request.parent)), request)
-    return v1.ListTensorFlowVersionsResponse(tensorflow_versions=versions, next_page_token=token)
-
-
-def get_tensorflow_version(_: ApiHandlers, request: v1.GetTensorFlowVersionRequest) -> v1.TensorFlowVersion:
-    """Return one version."""
-    version = id_of(request.name, "tensorflowVersions")
-    if version not in tpu_nodes.TENSORFLOW_VERSIONS:
-        raise rpc_errors.not_found(request.name)
-    return v1.TensorFlowVersion(name=request.name, version=version)
-
-
-def _versions(place: ResourceLocation) -> list[v1.TensorFlowVersion]:
-    return [
+    place = parse_place(request.parent)
+    offered = [
         v1.TensorFlowVersion(name=place.child("tensorflowVersions", version), version=version)
         for version in tpu_nodes.TENSORFLOW_VERSIONS
     ]
+    versions, token = page(offered, request)
+    return v1.ListTensorFlowVersionsResponse(tensorflow_versions=versions, next_page_token=token)

@@ -19,7 +19,7 @@ PROJECT = "/compute/v1/projects/{project}"
 DEFAULT_PAGE = 500
 """The size of a page, in items, unless the request sets another."""
 _JSON = "application/json"
-_REASONS = {400: "invalid", 403: "forbidden", 404: "notFound", 409: "alreadyExists", 412: "conditionNotMet"}
+_REASONS = {400: "invalid", 404: "notFound", 409: "alreadyExists", 412: "conditionNotMet"}
 _TYPES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
 """The names of JSON types (Compute Engine API v1, discovery document)."""
 IN_USE = "resourceInUseByAnotherResource"

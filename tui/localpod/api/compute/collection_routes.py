@@ -20,7 +20,6 @@ from tui.localpod.api.compute.answers import (
 from tui.localpod.api.compute.documents import (
     DISKS,
     IMAGES,
-    LABELS,
     POLICIES,
     SHAPES,
     TEMPLATES,
@@ -29,25 +28,20 @@ from tui.localpod.api.compute.documents import (
 )
 from tui.localpod.api.compute.guard import GLOBAL, REGION, ZONE, Guard, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
-from tui.localpod.api.faults import ServiceFaults
 from tui.pod.api_paths import region_of
 
 _STORED = {DISKS: ZONE, IMAGES: GLOBAL, TEMPLATES: GLOBAL, POLICIES: REGION}
-_LABELLED = (DISKS, IMAGES)
 
 Rows = Iterable[tuple[str, dict[str, Any]]]
 """Places, and the resources in them."""
 
 
 class CollectionRoutes:
-    """Serves the store. A request is checked and takes effect at once; its operation ends after the faults' delay."""
+    """Serves the store. A request is checked and takes effect at once; its operation ends later."""
 
-    def __init__(
-        self, store: DocumentStore, operations: ComputeOperations, faults: ServiceFaults, zones: Sequence[str]
-    ) -> None:
+    def __init__(self, store: DocumentStore, operations: ComputeOperations, zones: Sequence[str]) -> None:
         self._store = store
         self._operations = operations
-        self._faults = faults
         self._zones = zones
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
@@ -62,14 +56,11 @@ class CollectionRoutes:
             yield web.post(base, guard(f"{permission}.create", partial(self._insert, collection)))
             yield web.get(resource, guard(f"{permission}.get", partial(self._get, collection)))
             yield web.delete(resource, guard(f"{permission}.delete", partial(self._delete, collection)))
-            if collection in _LABELLED:
-                set_labels = guard(f"{permission}.setLabels", partial(self._set_labels, collection))
-                yield web.post(f"{resource}/setLabels", set_labels)
             if collection != IMAGES:
-                yield self.aggregated(guard, collection, partial(self._rows, collection))
+                yield self.aggregated(guard, collection, partial(self.rows, collection))
 
     def aggregated(self, guard: Guard, collection: str, rows: Callable[[], Rows]) -> web.RouteDef:
-        """Return the route that lists the resources by place, with a warning for an unavailable zone."""
+        """Return the route that lists the resources by place, with a warning for a zone that has none."""
 
         async def handle(request: web.Request) -> web.Response:
             page, more = page_of(request, [{"place": place, "row": row} for place, row in rows()], "row")
@@ -78,17 +69,15 @@ class CollectionRoutes:
                 items.setdefault(entry["place"], {collection: []})[collection].append(entry["row"])
             for zone in self._zones:
                 scope = f"zones/{zone}"
-                if self._faults.is_unavailable(zone):
-                    message = f"{zone} did not answer"
-                    items[scope] = {"warning": {"code": "UNREACHABLE", "message": message}}
-                elif scope not in items:
+                if scope not in items:
                     message = f"There are no results for scope '{scope}' on this page."
                     items[scope] = {"warning": {"code": "NO_RESULTS_ON_PAGE", "message": message}}
             return answer({"kind": f"compute#{singular(collection)}AggregatedList", "items": items, **more})
 
         return web.get(f"{PROJECT}/aggregated/{collection}", guard(f"compute.{collection}.list", handle))
 
-    def _rows(self, collection: str) -> Rows:
+    def rows(self, collection: str) -> Rows:
+        """Yield every stored resource of a collection with its place."""
         for place in self._store.places(collection):
             yield from ((place, row) for row in self._store.list_all(collection, place))
 
@@ -112,7 +101,7 @@ class CollectionRoutes:
         if collection == IMAGES and request.query.get("forceCreate", "false").lower() != "true":
             self._check_source_is_idle(body.get("sourceDisk", ""))
         path = self._store.insert(collection, place, body)
-        return self._operations.start(request, "insert", path, undo=lambda: self._store.delete(path))
+        return self._operations.start(request, "insert", path)
 
     def _check_source_is_idle(self, disk: str) -> None:
         """Raise ComputeError for an image of a disk that a running machine writes to."""
@@ -126,11 +115,6 @@ class CollectionRoutes:
         path = self._path(collection, request)
         self._store.check_unused(path)
         return self._operations.start(request, "delete", path, lambda: self._store.delete(path))
-
-    async def _set_labels(self, collection: str, request: web.Request) -> web.Response:
-        body, path = await read_document(request, LABELS), self._path(collection, request)
-        self._store.set_labels(path, body)
-        return self._operations.start(request, "setLabels", path)
 
     def _path(self, collection: str, request: web.Request) -> str:
         return self._store.path(collection, place_of(request), request.match_info["name"])

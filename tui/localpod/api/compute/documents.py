@@ -18,6 +18,8 @@ DISKS, IMAGES, TEMPLATES, POLICIES = "disks", "images", "instanceTemplates", "re
 INSTANCES = "instances"
 DEFAULT_SIZE_GB = 10
 _NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_TOPOLOGY = re.compile(r"[1-9][0-9]{0,3}(?:x[1-9][0-9]{0,3}){1,2}")
+"""The numbers of chips along two or three sides of a slice."""
 _LABELLED = (DISKS, IMAGES, INSTANCES)
 _COPIED = {
     DISKS: ("description", "sourceImage", "type"),
@@ -25,7 +27,7 @@ _COPIED = {
     POLICIES: ("description", "workloadPolicy", "groupPlacementPolicy"),
 }
 """Fields that a new resource gets from the request unchanged."""
-LABELS = {"labels": {str: str}, "labelFingerprint": str}
+_LABELS = {"labels": {str: str}}
 METADATA = {"items": [{"key": str, "value": str}], "fingerprint": str}
 MACHINE = {
     "machineType": str,
@@ -41,11 +43,11 @@ MACHINE = {
     "networkInterfaces": [{"network": str, "subnetwork": str, "accessConfigs": [{}]}],
     "scheduling": {"provisioningModel": str, "preemptible": bool},
     "tags": {"items": [str]},
-    **LABELS,
+    **_LABELS,
 }
 SHAPES: Mapping[str, Mapping[str, Any]] = {
-    DISKS: {"name": str, "sizeGb": int, "sourceImage": str, "type": str, **LABELS},
-    IMAGES: {"name": str, "sourceDisk": str, "family": str, "storageLocations": [str], **LABELS},
+    DISKS: {"name": str, "sizeGb": int, "sourceImage": str, "type": str, **_LABELS},
+    IMAGES: {"name": str, "sourceDisk": str, "family": str, "storageLocations": [str], **_LABELS},
     TEMPLATES: {"name": str, "properties": MACHINE},
     POLICIES: {"name": str, "workloadPolicy": {"acceleratorTopology": str}},
     INSTANCES: {"name": str, **MACHINE},
@@ -105,6 +107,8 @@ class DocumentStore:
             fields |= self._disk_fields(place, wanted)
         elif collection == TEMPLATES:
             fields |= self._template_fields(wanted)
+        else:
+            _check_topology(wanted.get("workloadPolicy", {}).get("acceleratorTopology"))
         if collection != TEMPLATES:
             fields = {"status": "READY", **fields}
         self.add(path, fields, wanted.get("labels"))
@@ -130,9 +134,8 @@ class DocumentStore:
         }
         if place[0] != GLOBAL:
             document[singular(place[0])] = f"{ROOT}projects/{self.project}/{'/'.join(place)}"
-        if collection in _LABELLED:
-            document |= {"labels": labels} if labels else {}
-            document["labelFingerprint"] = fingerprint(labels or {})
+        if labels and collection in _LABELLED:
+            document["labels"] = labels
         self._documents[path] = document
         return document
 
@@ -141,6 +144,8 @@ class DocumentStore:
         if not source:
             message = "Invalid value for field 'resource': ''. One of rawDisk, sourceDisk must be specified."
             raise ComputeError(400, message)
+        if f"/{DISKS}/" not in source:
+            raise invalid_field("resource.sourceDisk", image["sourceDisk"], "The URL is malformed.")
         disk = self.get(source)
         size = str(disk["sizeGb"])
         return {
@@ -183,14 +188,6 @@ class DocumentStore:
         described = {"description": template["description"]} if template.get("description") else {}
         return {**described, "properties": {**properties, "metadata": metadata}}
 
-    def set_labels(self, path: str, wanted: dict[str, Any]) -> None:
-        """Replace a resource's labels. Raises ComputeError if the request's fingerprint is outdated."""
-        document = self.get(path)
-        if wanted.get("labelFingerprint") != document["labelFingerprint"]:
-            raise ComputeError(412, "Labels fingerprint either invalid or resource labels have changed")
-        labels = wanted.get("labels", {})
-        self._documents[path].update(labels=labels, labelFingerprint=fingerprint(labels))
-
     def check_unused(self, path: str) -> None:
         """Raise ComputeError if the resource does not exist or is in use."""
         self.get(path)
@@ -215,6 +212,12 @@ def name_in(wanted: Mapping[str, Any]) -> str:
     return name
 
 
+def _check_topology(topology: str | None) -> None:
+    if topology is not None and not _TOPOLOGY.fullmatch(topology):
+        field = "resource.workloadPolicy.acceleratorTopology"
+        raise invalid_field(field, topology, f"Must be a match of regex '{_TOPOLOGY.pattern}'")
+
+
 def _public_image(path: str, family: str) -> dict[str, Any]:
     """Make up an image of another project from its name."""
     path = path.replace("/family/", "/")
@@ -231,7 +234,7 @@ def _public_image(path: str, family: str) -> dict[str, Any]:
 
 
 def fingerprint(content: Any) -> str:
-    """Return the fingerprint of labels or metadata."""
+    """Return the fingerprint of metadata, tags or another part of a resource."""
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).digest()
     return base64.urlsafe_b64encode(digest[:8]).decode()
 

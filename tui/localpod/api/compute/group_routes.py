@@ -28,7 +28,7 @@ from tui.localpod.api.compute.operations import ComputeOperations
 from tui.pod.api_paths import last_part, region_of
 from tui.text.numbers import parse_integer
 
-_COPIED = ("description", "targetSizePolicy", "resourcePolicies", "autoHealingPolicies", "namedPorts")
+_COPIED = ("description", "targetSizePolicy", "resourcePolicies", "namedPorts")
 _GROUP = {
     "name": str,
     "baseInstanceName": str,
@@ -37,7 +37,6 @@ _GROUP = {
     "versions": [{"instanceTemplate": str}],
     "targetSizePolicy": {"mode": str},
     "resourcePolicies": {"workloadPolicy": str},
-    "autoHealingPolicies": [{"healthCheck": str}],
     "instanceLifecyclePolicy": {"defaultActionOnFailure": str},
     "updatePolicy": {},
 }
@@ -82,7 +81,6 @@ class GroupRoutes:
         ):
             yield web.post(f"{resource}/{verb}", guard(UPDATE, partial(self._change_members, verb, change)))
         yield web.post(f"{resource}/listManagedInstances", guard(f"compute.{MANAGERS}.get", self._list_managed))
-        yield web.get(f"{resource}/listErrors", guard(f"compute.{MANAGERS}.get", self._list_errors))
         groups = f"{PROJECT}/{ZONE}/{_GROUPS}"
         yield collections.aggregated(guard, _GROUPS, partial(self._rows, to_group))
         yield web.get(groups, guard("compute.instanceGroups.list", partial(self._list, _GROUPS, to_group)))
@@ -132,8 +130,8 @@ class GroupRoutes:
                 "fingerprint": fingerprint(body),
             },
         )
-        group = self._groups.add(path, zone, document, size)
-        return self._operations.start(request, "insert", path, undo=lambda: self._groups.delete(group))
+        self._groups.add(path, zone, document, size)
+        return self._operations.start(request, "insert", path)
 
     def _template(self, body: dict[str, Any]) -> str:
         """Return the path of the template that a new group names. Raises ComputeError."""
@@ -205,10 +203,6 @@ class GroupRoutes:
         rows = [self._groups.managed_instance(group, member) for member in group.members.values()]
         page, more = page_of(request, rows)
         return answer({**({"managedInstances": page} if page else {}), **more})
-
-    async def _list_errors(self, request: web.Request) -> web.Response:
-        page, more = page_of(request, self.group_of(request).errors)
-        return answer({**({"items": page} if page else {}), **more})
 
     def _to_instance_group(self, group: Group) -> dict[str, Any]:
         interfaces = self._store.get(group.template)["properties"].get("networkInterfaces") or [{}]

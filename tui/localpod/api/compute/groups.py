@@ -16,7 +16,7 @@ from tui.localpod.api.compute.answers import ROOT, ComputeError, no_capacity, no
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.instances import Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, tpu_env
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.pod.api_paths import last_part
 
 MANAGERS = "instanceGroupManagers"
@@ -40,7 +40,6 @@ RETRY_SECONDS = 0.2
 _SUFFIX = string.ascii_lowercase + string.digits
 _SUFFIX_LENGTH = 4
 """The number of random characters after the group's base name in a machine's name."""
-_MAX_ERRORS = 50
 
 
 @dataclass
@@ -64,7 +63,6 @@ class Group:
     document: dict[str, Any]
     target: int
     members: dict[str, Member] = field(default_factory=dict)
-    errors: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -101,11 +99,11 @@ class ManagedGroups:
     """Every managed instance group, by path."""
 
     def __init__(
-        self, store: DocumentStore, instances: Instances, faults: ServiceFaults, tasks: BackgroundTasks
+        self, store: DocumentStore, instances: Instances, conditions: ServiceConditions, tasks: BackgroundTasks
     ) -> None:
         self._store = store
         self._instances = instances
-        self._faults = faults
+        self._conditions = conditions
         self._tasks = tasks
         self._groups: dict[str, Group] = {}
         instances.lost = self._machine_lost
@@ -120,11 +118,10 @@ class ManagedGroups:
         self._store.get(path)
         return self._groups[path]
 
-    def add(self, path: str, zone: str, document: dict[str, Any], size: int) -> Group:
+    def add(self, path: str, zone: str, document: dict[str, Any], size: int) -> None:
         """Add a group and begin to create its machines."""
-        group = self._groups[path] = Group(path, zone, document, 0)
-        self.grow(group, size)
-        return group
+        self._groups[path] = Group(path, zone, document, 0)
+        self.grow(self._groups[path], size)
 
     def vm(self, group: Group, member: Member) -> Vm | None:
         """Return a member's machine, None while it has none."""
@@ -206,14 +203,14 @@ class ManagedGroups:
 
     async def create_together(self, group: Group, members: Sequence[Member]) -> None:
         """Create the machines of all members, all or none; repeat it until they run."""
-        await self._faults.operation_delay()
+        await self._conditions.operation_delay()
         while not await self._try_together(group, members):
-            await self._faults.pause(RETRY_SECONDS)
+            await self._conditions.pause(RETRY_SECONDS)
 
     async def _try_together(self, group: Group, members: Sequence[Member]) -> bool:
         waiting = [member for member in members if member.action in (CREATING, RECREATING)]
         if not self._instances.has_capacity(group.zone, len(waiting)):
-            self._fail(group, waiting, no_capacity(self._store.project, group.zone))
+            _fail(waiting, no_capacity(self._store.project, group.zone))
             return False
         vms: list[Vm] = []
         try:
@@ -227,7 +224,7 @@ class ManagedGroups:
             await asyncio.gather(*map(self._instances.remove, vms))
             if not isinstance(error, ComputeError):
                 raise
-            self._fail(group, waiting, error)
+            _fail(waiting, error)
             return False
         for member in waiting:
             member.action, member.error = NONE, None
@@ -235,13 +232,13 @@ class ManagedGroups:
 
     async def _recreate(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
         await _cancel(before)
-        await self._faults.operation_delay()
+        await self._conditions.operation_delay()
         await self._remove(group, member)
         await self.create_together(group, [member])
 
     async def _delete(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
         await _cancel(before)
-        await self._faults.operation_delay()
+        await self._conditions.operation_delay()
         await self._remove(group, member)
         group.members.pop(member.name, None)
 
@@ -266,19 +263,6 @@ class ManagedGroups:
         if not self._store.exists(group.policy):
             return ""
         return str(self._store.get(group.policy).get("workloadPolicy", {}).get("acceleratorTopology", ""))
-
-    def _fail(self, group: Group, members: Iterable[Member], error: ComputeError) -> None:
-        for member in members:
-            member.error = error
-            details = {"action": member.action, "instance": ROOT + self.vm_path(group, member)}
-            failure = {"code": error.code, "message": str(error)}
-            group.errors.append({"error": failure, "instanceActionDetails": details, "timestamp": now()})
-        del group.errors[:-_MAX_ERRORS]
-
-    def heal(self, vm: Vm) -> None:
-        """Replace a machine whose health check failed, if its group repairs unhealthy machines."""
-        if any(vm.name in group.members and "autoHealingPolicies" in group.document for group in self.all()):
-            self._machine_lost(vm)
 
     def _machine_lost(self, vm: Vm) -> None:
         """Recreate a group's machine that was preempted, or that was stopped or deleted outside the group."""
@@ -334,14 +318,12 @@ class ManagedGroups:
             document |= {"id": vm.document["id"], "instanceStatus": vm.document["status"]}
         if member.error is not None:
             document["lastAttempt"] = {"errors": member.error.to_errors()}
-        if vm is not None and (policies := group.document.get("autoHealingPolicies")):
-            state = vm.health if vm.document["status"] == "RUNNING" else "TIMEOUT"
-            document["instanceHealth"] = [
-                {"healthCheck": policy["healthCheck"], "detailedHealthState": state}
-                for policy in policies
-                if "healthCheck" in policy
-            ]
         return document
+
+
+def _fail(members: Iterable[Member], error: ComputeError) -> None:
+    for member in members:
+        member.error = error
 
 
 async def _cancel(task: asyncio.Task[None] | None) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from tui.localpod.api import rpc_errors
 from tui.localpod.api.compute.answers import ComputeError, missing_path
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 
 GLOBAL = "global"
 """The place of resources that belong to no zone or region."""
@@ -16,7 +15,6 @@ ZONE, REGION = "zones/{zone}", "regions/{region}"
 PLACES = {"zone": ZONE, "region": REGION, GLOBAL: GLOBAL}
 _PUBLIC = ("compute.images.get", "compute.images.getFromFamily")
 """The permissions that everyone has on the projects of public images."""
-_REQUIRED = "Required '{permission}' permission for 'projects/{project}'"
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 Guard = Callable[[str, Handler], Handler]
@@ -32,42 +30,31 @@ def place_of(request: web.Request) -> str:
 
 
 class RequestGuard:
-    """Applies faults (refusals and lost answers by permission) and permissions, and recognizes repeated requests.
+    """Refuses requests for other projects, and recognizes repeated requests.
 
     `known` returns the operation that an earlier request with the same ID started.
     """
 
     def __init__(
-        self,
-        project: str,
-        faults: ServiceFaults,
-        denied: Callable[[], set[str]],
-        known: Callable[[web.Request], web.Response | None],
+        self, project: str, conditions: ServiceConditions, known: Callable[[web.Request], web.Response | None]
     ) -> None:
         self._project = project
-        self._faults = faults
-        self._denied = denied
+        self._conditions = conditions
         self._known = known
 
     def __call__(self, permission: str, handler: Handler) -> Handler:
         """Return the handler with the checks."""
 
         async def handle(request: web.Request) -> web.Response:
-            await self._faults.delay()
-            self._faults.check_rate()
-            self._faults.check_page_token(request.query.get("pageToken", ""))
-            self._faults.check_refusals(permission)
             try:
                 project = request.match_info["project"]
                 if project != self._project and permission not in _PUBLIC:
                     raise missing_path(f"projects/{project}")
-                if permission in self._denied():
-                    raise ComputeError(403, _REQUIRED.format(permission=permission, project=project))
+                await self._conditions.before_call(permission, request)
                 answer = self._known(request) or await handler(request)
             except ComputeError as error:
                 return error.to_response()
-            if self._faults.loses_answer(permission):
-                raise rpc_errors.unavailable(self._faults.retry_after_seconds)
+            self._conditions.after_call(permission, request, answer)
             return answer
 
         return handle

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -27,27 +28,25 @@ from tui.pod.api_paths import last_part, region_of
 
 
 class InstanceRoutes:
-    """Serves the machines. `others` returns the machines of TPU VMs, which are only listed."""
+    """Serves the machines, without those of TPU VMs: their project is not the user's."""
 
     def __init__(
         self,
         store: DocumentStore,
         instances: Instances,
         operations: ComputeOperations,
-        others: Callable[[], Rows],
         zones: Sequence[str],
     ) -> None:
         self._store = store
         self._instances = instances
         self._operations = operations
-        self._others = others
         self._zones = zones
 
     def routes(self, guard: Guard, collections: CollectionRoutes) -> Iterator[web.RouteDef]:
         """Yield the routes, each guarded by its permission."""
         base = f"{PROJECT}/{ZONE}/{INSTANCES}"
         resource = f"{base}/{{name}}"
-        yield collections.aggregated(guard, INSTANCES, self.rows)
+        yield collections.aggregated(guard, INSTANCES, partial(collections.rows, INSTANCES))
         yield web.get(base, guard("compute.instances.list", self._list))
         yield web.post(base, guard("compute.instances.create", self._insert))
         yield web.get(resource, guard("compute.instances.get", self._get))
@@ -69,16 +68,8 @@ class InstanceRoutes:
             yield web.get(places, guard(f"compute.{scope}.list", self._list_places))
             yield web.get(f"{places}/{{name}}", guard(f"compute.{scope}.get", self._get_place))
 
-    def rows(self) -> Rows:
-        """Yield every machine with its zone."""
-        for place in sorted({*self._store.places(INSTANCES), *(place for place, _ in self._others())}):
-            yield from ((place, row) for row in self._in_place(place))
-
-    def _in_place(self, place: str) -> list[dict[str, Any]]:
-        return [*(row for there, row in self._others() if there == place), *self._store.list_all(INSTANCES, place)]
-
     async def _list(self, request: web.Request) -> web.Response:
-        rows, more = page_of(request, self._in_place(place_of(request)))
+        rows, more = page_of(request, self._store.list_all(INSTANCES, place_of(request)))
         return list_answer("compute#instanceList", rows, more)
 
     async def _insert(self, request: web.Request) -> web.Response:
@@ -89,8 +80,7 @@ class InstanceRoutes:
             path = self._store.path(TEMPLATES, GLOBAL, last_part(template))
             body = {**self._store.get(path)["properties"], **body}
         vm = self._instances.insert(zone, body)
-        boot, undo = (lambda: self._instances.boot(vm)), (lambda: self._instances.remove(vm))
-        return self._operations.start(request, "insert", vm.path, boot, undo)
+        return self._operations.start(request, "insert", vm.path, lambda: self._instances.boot(vm))
 
     def _vm(self, request: web.Request) -> Vm:
         return self._instances.get(self._store.path(INSTANCES, place_of(request), request.match_info["name"]))

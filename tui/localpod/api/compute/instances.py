@@ -13,10 +13,9 @@ from tui.errors import TpuTuiError
 from tui.localpod.api.compute.answers import ROOT, ComputeError, invalid_field, no_capacity, now
 from tui.localpod.api.compute.documents import DISKS, INSTANCES, DocumentStore, fingerprint, with_fingerprint
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES, OfferedMachine
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.resources.guest_attributes import matches
-from tui.localpod.api.rpc_errors import ApiError
 from tui.pod.api_paths import last_part, region_of
 from tui.pod.creation.machine_request import STARTUP_SCRIPT
 from tui.pod.slice import BLOCK_PROJECT_KEYS, SSH_KEYS
@@ -25,7 +24,7 @@ from tui.pod.worker import SSH_PORT_KEY
 GUEST_ATTRIBUTES = "enable-guest-attributes"
 """The metadata key, of a machine or the project, that makes a machine publish guest attributes."""
 RUNNING, TERMINATED = "RUNNING", "TERMINATED"
-VM_HOST = "vm@"
+_VM_HOST = "vm@"
 """The prefix of the slice names of these machines in the pod; a node's ID has no @."""
 _COPIED = ("description", "tags", "scheduling", "serviceAccounts", "resourcePolicies", "hostname")
 
@@ -41,8 +40,6 @@ class Vm:
     worker: HostedWorker | None = None
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     removal: asyncio.Lock = field(default_factory=asyncio.Lock)
-    health: str = "HEALTHY"
-    """The result of the health check of the machine's group, if it has one."""
 
     @property
     def name(self) -> str:
@@ -52,7 +49,7 @@ class Vm:
     @property
     def host(self) -> str:
         """The name of its host among the pod's machines."""
-        return f"{VM_HOST}{self.name}@{self.zone}"
+        return f"{_VM_HOST}{self.name}@{self.zone}"
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -73,13 +70,13 @@ class Instances:
         self,
         store: DocumentStore,
         hosts: WorkerHosts,
-        faults: ServiceFaults,
+        conditions: ServiceConditions,
         tasks: BackgroundTasks,
         project_metadata: Callable[[], Mapping[str, str]],
     ) -> None:
         self._store = store
         self._hosts = hosts
-        self._faults = faults
+        self._conditions = conditions
         self._tasks = tasks
         self._project_metadata = project_metadata
         self._vms: dict[str, Vm] = {}
@@ -103,7 +100,7 @@ class Instances:
     def has_capacity(self, zone: str, more: int) -> bool:
         """Return whether the zone has room for this many more machines."""
         used = sum(vm.zone == zone and vm.document["status"] != TERMINATED for vm in self._vms.values())
-        return self._faults.worker_capacity is None or used + more <= self._faults.worker_capacity
+        return self._conditions.worker_capacity is None or used + more <= self._conditions.worker_capacity
 
     def insert(self, zone: str, wanted: dict[str, Any], more_metadata: Mapping[str, str] | None = None) -> Vm:
         """Add a machine as PROVISIONING, with its boot disk; `boot` starts it."""
@@ -141,7 +138,6 @@ class Instances:
         try:
             if not self.has_capacity(vm.zone, 0):
                 raise no_capacity(self._store.project, vm.zone)
-            self._faults.check_operation("create")
             vm.document["status"] = "STAGING"
             (vm.worker,) = await self._hosts.start(
                 vm.host,
@@ -153,8 +149,6 @@ class Instances:
             )
         except BaseException as error:
             await self._undo_boot(vm)
-            if isinstance(error, ApiError):
-                raise ComputeError(error.http_status, error.message, error.code, error.code) from error
             if isinstance(error, OSError | TpuTuiError):
                 raise ComputeError(500, f"Internal error: {error}", "internalError", "INTERNAL_ERROR") from error
             raise

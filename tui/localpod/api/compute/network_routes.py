@@ -26,8 +26,7 @@ from tui.pod.api_paths import last_part
 LOOPBACK = "127.0.0.0/8"
 """The range of the workers' addresses."""
 _FIREWALLS = f"{PROJECT}/{GLOBAL}/firewalls"
-_NETWORKS = f"{PROJECT}/{GLOBAL}/networks"
-_NETWORK = f"{_NETWORKS}/{{network}}"
+_NETWORK = f"{PROJECT}/{GLOBAL}/networks/{{network}}"
 _DEFAULT = "default"
 """The name of the project's only network."""
 _REGIONAL = "NETWORK_REGIONAL"
@@ -83,7 +82,6 @@ class NetworkRoutes:
         yield web.post(_FIREWALLS, guard("compute.firewalls.create", self._insert_firewall))
         yield web.get(f"{_FIREWALLS}/{{name}}", guard("compute.firewalls.get", self._get_firewall))
         yield web.delete(f"{_FIREWALLS}/{{name}}", guard("compute.firewalls.delete", self._delete_firewall))
-        yield web.get(_NETWORKS, guard("compute.networks.list", self._list_networks))
         yield web.get(_NETWORK, guard("compute.networks.get", self._get_network))
         yield web.get(
             f"{_NETWORK}/getEffectiveFirewalls", guard("compute.networks.getEffectiveFirewalls", self._of_network)
@@ -137,19 +135,12 @@ class NetworkRoutes:
             raise missing(request)
         return self._operations.start(request, "delete", relative(request.path))
 
-    def _network_document(self) -> dict[str, Any]:
-        order = "BEFORE_CLASSIC_FIREWALL" if self.policies_first else "AFTER_CLASSIC_FIREWALL"
-        document = {"kind": "compute#network", "id": "1", "name": _DEFAULT, "selfLink": self._network}
-        return {**document, "autoCreateSubnetworks": True, "networkFirewallPolicyEnforcementOrder": order}
-
-    async def _list_networks(self, request: web.Request) -> web.Response:
-        rows, more = page_of(request, [self._network_document()])
-        return list_answer("compute#networkList", rows, more)
-
     async def _get_network(self, request: web.Request) -> web.Response:
         if request.match_info["network"] != _DEFAULT:
             raise missing(request)
-        return answer(self._network_document())
+        order = "BEFORE_CLASSIC_FIREWALL" if self.policies_first else "AFTER_CLASSIC_FIREWALL"
+        document = {"kind": "compute#network", "id": "1", "name": _DEFAULT, "selfLink": self._network}
+        return answer({**document, "autoCreateSubnetworks": True, "networkFirewallPolicyEnforcementOrder": order})
 
     async def _of_network(self, request: web.Request) -> web.Response:
         policies = [policy for policy in self.policies if policy["type"] != _REGIONAL]

@@ -23,8 +23,7 @@ from tui.localpod.api.compute.answers import (
     page_of,
 )
 from tui.localpod.api.compute.guard import GLOBAL, PLACES, Guard, place_of
-from tui.localpod.api.faults import ServiceFaults
-from tui.localpod.api.rpc_errors import ApiError
+from tui.localpod.api.conditions import ServiceConditions
 
 _WAIT_S = 120.0
 """The longest wait of the method `wait` (Compute Engine API v1)."""
@@ -37,14 +36,14 @@ Act = Callable[[], Any]
 class ComputeOperations:
     """Every operation since the service started."""
 
-    def __init__(self, project: str, faults: ServiceFaults, tasks: BackgroundTasks) -> None:
+    def __init__(self, project: str, conditions: ServiceConditions, tasks: BackgroundTasks) -> None:
         self._project = project
-        self._faults = faults
+        self._conditions = conditions
         self._tasks = tasks
         self._documents: dict[str, dict[str, Any]] = {}
         self._by_request: dict[str, str] = {}
         self._work: dict[str, asyncio.Task[None]] = {}
-        """The task of each operation that a request started."""
+        """The task of each operation in progress."""
 
     def routes(self, guard: Guard) -> Iterator[web.RouteDef]:
         """Yield the routes, each guarded by its permission."""
@@ -60,18 +59,14 @@ class ComputeOperations:
         name = self._by_request.get(request.query.get("requestId", ""))
         return answer(self._documents[name]) if name else None
 
-    def start(
-        self, request: web.Request, verb: str, path: str, act: Act | None = None, undo: Act | None = None
-    ) -> web.Response:
-        """Start an operation on the resource at `path` and return it; `act` runs at its end, after the faults' delay.
-
-        If a fault makes the operation fail, `undo` runs instead.
-        """
+    def start(self, request: web.Request, verb: str, path: str, act: Act | None = None) -> web.Response:
+        """Start an operation on the resource at `path` and return it; `act` runs at its end."""
         operation = self._new(verb, place_of(request), path)
         name = operation["name"]
         if request_id := request.query.get("requestId"):
             self._by_request[request_id] = name
-        self._work[name] = self._tasks.start(self._finish(operation, act, undo))
+        task = self._work[name] = self._tasks.start(self._finish(operation, act))
+        task.add_done_callback(lambda _: self._work.pop(name))
         return answer(operation)
 
     def _new(self, verb: str, place: str, path: str) -> dict[str, Any]:
@@ -97,15 +92,12 @@ class ComputeOperations:
         operation = self._new(kind, place, path)
         operation.update(user="system", targetId=target_id, status="DONE", progress=100, endTime=now())
 
-    async def _finish(self, operation: dict[str, Any], act: Act | None, undo: Act | None) -> None:
+    async def _finish(self, operation: dict[str, Any], act: Act | None) -> None:
         try:
-            await self._faults.operation_delay()
-            try:
-                self._faults.check_operation(operation["operationType"])
-            except ApiError as error:
-                await _call(undo)
-                raise ComputeError(error.http_status, error.message, error.code, error.code) from error
-            await _call(act)
+            await self._conditions.operation_delay()
+            result = act() if act is not None else None
+            if inspect.isawaitable(result):
+                await result
         except ComputeError as error:
             operation.update(error=error.to_errors(), httpErrorStatusCode=error.status, httpErrorMessage=error.reason)
         except Exception as error:
@@ -133,12 +125,6 @@ class ComputeOperations:
         if operation is None:
             raise missing(request)
         return operation
-
-
-async def _call(act: Act | None) -> None:
-    result = act() if act is not None else None
-    if inspect.isawaitable(result):
-        await result
 
 
 def _scope(project: str, place: str) -> dict[str, str]:

@@ -111,12 +111,7 @@ class ResizeRequests:
         task = self._tasks.start(self._fulfil(group, resize_request))
         for member in resize_request.members:
             member.task = task
-
-        def undo() -> None:
-            del self._requests[path]
-            self._groups.delete_members(group, resize_request.members)
-
-        return self._start(request, "insert", group, undo=undo)
+        return self._start(request, "insert", group)
 
     async def _fulfil(self, group: Group, request: ResizeRequest) -> None:
         request.document["state"] = "ACCEPTED"
@@ -152,8 +147,6 @@ class ResizeRequests:
             )
         return self._start(request, "delete", group, lambda: self._requests.pop(path, None))
 
-    def _start(
-        self, request: web.Request, verb: str, group: Group, act: Act | None = None, undo: Act | None = None
-    ) -> web.Response:
+    def _start(self, request: web.Request, verb: str, group: Group, act: Act | None = None) -> web.Response:
         """Start an operation, whose target is the group."""
-        return self._operations.start(request, f"compute.{MANAGERS}.resizeRequests.{verb}", group.path, act, undo)
+        return self._operations.start(request, f"compute.{MANAGERS}.resizeRequests.{verb}", group.path, act)

@@ -5,15 +5,11 @@ REST paths and fields are those of the Compute Engine API v1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 from aiohttp import web
 
 from tui.aio.background_tasks import BackgroundTasks
-from tui.localpod.api.compute.answers import ROOT
 from tui.localpod.api.compute.batch_route import batch_route
-from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
+from tui.localpod.api.compute.collection_routes import CollectionRoutes
 from tui.localpod.api.compute.documents import INSTANCES, DocumentStore
 from tui.localpod.api.compute.group_routes import GroupRoutes
 from tui.localpod.api.compute.groups import ManagedGroups
@@ -23,41 +19,33 @@ from tui.localpod.api.compute.instances import Instances, Vm
 from tui.localpod.api.compute.network_routes import NetworkRoutes
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.localpod.api.compute.resize_requests import ResizeRequests
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.host_protocol import WorkerHosts
-
-NodeMachines = Callable[[], Iterable[tuple[str, str]]]
-"""Returns the machines of the pod's TPU VMs: the name and internal address of each."""
-_UNHEALTHY = ("UNHEALTHY", "TIMEOUT")
 
 
 class ComputeService:
-    """The machines, groups, disks, images and firewall rules of a pod, on the machines that `hosts` runs.
+    """The machines, groups, disks, images and firewall rules of a pod, on the machines that `hosts` runs."""
 
-    For tests, requests that need a permission in `denied` are refused, and `faults` can be set: refusals and lost
-    answers by permission, failures of operations by type, and failures of machines by the verb "create".
-    """
-
-    def __init__(self, node_machines: NodeMachines, hosts: WorkerHosts, *, zone: str, project: str = "local") -> None:
-        self._node_machines = node_machines
+    def __init__(
+        self, hosts: WorkerHosts, *, zone: str, project: str = "local", conditions: ServiceConditions | None = None
+    ) -> None:
         self._zone = zone
-        self.denied: set[str] = set()
-        self.faults = ServiceFaults()
+        self.conditions = conditions or ServiceConditions()
         self.store = DocumentStore(project)
         self._tasks = BackgroundTasks()
-        self._operations = ComputeOperations(project, self.faults, self._tasks)
+        self._operations = ComputeOperations(project, self.conditions, self._tasks)
         self.networks = NetworkRoutes(project, self._operations)
-        self.instances = Instances(self.store, hosts, self.faults, self._tasks, lambda: self.networks.metadata)
+        self.instances = Instances(self.store, hosts, self.conditions, self._tasks, lambda: self.networks.metadata)
         self.networks.metadata_changed = self.instances.authorize_all
         self.instances.record_event = self._operations.record_event
-        self.groups = ManagedGroups(self.store, self.instances, self.faults, self._tasks)
+        self.groups = ManagedGroups(self.store, self.instances, self.conditions, self._tasks)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
-        guard = RequestGuard(self.store.project, self.faults, lambda: self.denied, self._operations.known)
+        guard = RequestGuard(self.store.project, self.conditions, self._operations.known)
         zones = [self._zone]
-        collections = CollectionRoutes(self.store, self._operations, self.faults, zones)
-        instances = InstanceRoutes(self.store, self.instances, self._operations, self._node_rows, zones)
+        collections = CollectionRoutes(self.store, self._operations, zones)
+        instances = InstanceRoutes(self.store, self.instances, self._operations, zones)
         groups = GroupRoutes(self.store, self.groups, self._operations, zones)
         requests = ResizeRequests(self.groups, groups, self._operations, self._tasks)
         return [
@@ -77,24 +65,3 @@ class ComputeService:
     def vm(self, name: str) -> Vm:
         """Return a machine of the pod's zone. Raises ComputeError."""
         return self.instances.get(self.store.path(INSTANCES, f"zones/{self._zone}", name))
-
-    def set_health(self, name: str, state: str) -> None:
-        """Set the result of a machine's health checks: `HEALTHY`, `UNHEALTHY`, …; its group may repair it."""
-        vm = self.vm(name)
-        vm.health = state
-        if state in _UNHEALTHY:
-            self.groups.heal(vm)
-
-    def _node_rows(self) -> Rows:
-        place = f"zones/{self._zone}"
-        zone = f"{ROOT}projects/{self.store.project}/{place}"
-        for name, address in self._node_machines():
-            row: dict[str, Any] = {
-                "kind": "compute#instance",
-                "name": name,
-                "status": "RUNNING",
-                "zone": zone,
-                "selfLink": f"{zone}/{INSTANCES}/{name}",
-                "networkInterfaces": [{"networkIP": address}],
-            }
-            yield place, row

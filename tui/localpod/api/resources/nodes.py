@@ -10,11 +10,11 @@ import google.cloud.tpu_v2.types as tpu
 from google.protobuf import empty_pb2
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.resources import node_fields, tpu_nodes
 from tui.localpod.api.resources.accelerator_types import SliceShape
-from tui.localpod.api.resources.catalogue import check_runtime_version, no_such_accelerator, requested_shape
+from tui.localpod.api.resources.catalogue import check_runtime_version, requested_shape
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
 from tui.pod import accelerator
@@ -48,11 +48,17 @@ class Nodes:
     """Every node of the pod, by full name."""
 
     def __init__(
-        self, hosts: WorkerHosts, operations: Operations, faults: ServiceFaults, *, first_zone: str, cores: int
+        self,
+        hosts: WorkerHosts,
+        operations: Operations,
+        conditions: ServiceConditions,
+        *,
+        first_zone: str,
+        cores: int,
     ) -> None:
         self._hosts = hosts
         self._operations = operations
-        self._faults = faults
+        self._conditions = conditions
         self._first_zone = first_zone
         self._cores = cores
         self._nodes: dict[str, HostedNode] = {}
@@ -137,8 +143,6 @@ class Nodes:
         check_id(node_id, field_name)
         name = place.child(COLLECTION, node_id)
         shape = requested_shape(place, wanted)
-        if not self._faults.offers(place.zone, shape.name):
-            raise no_such_accelerator(place, shape.name)
         for disk in wanted.data_disks:
             if not self.disk_exists(disk.source_disk):
                 raise rpc_errors.invalid(f"the disk '{disk.source_disk}' was not found", "node.data_disks")
@@ -149,21 +153,16 @@ class Nodes:
 
     def check_quota(self, place: ResourceLocation, generation: str, more: int) -> None:
         """Raise RESOURCE_EXHAUSTED if the project may not have this many more workers."""
-        if sum(hosted.shape.workers for hosted in self._nodes.values()) + more > self._faults.worker_quota:
-            raise rpc_errors.quota_exceeded(generation, self._faults.worker_quota, place.zone, place.project)
+        if sum(hosted.shape.workers for hosted in self._nodes.values()) + more > self._conditions.worker_quota:
+            raise rpc_errors.quota_exceeded(generation, self._conditions.worker_quota, place.zone, place.project)
 
     def has_capacity(self, place: ResourceLocation, workers: int) -> bool:
         """Return whether the zone has this many unused workers."""
-        if self._faults.worker_capacity is None:
+        if self._conditions.worker_capacity is None:
             return True
         in_use = (hosted for hosted in self._nodes.values() if hosted.place == place)
         used = sum(hosted.shape.workers for hosted in in_use if hosted.node.state != State.STOPPED)
-        return used + workers <= self._faults.worker_capacity
-
-    def _has_reserved_capacity(self) -> bool:
-        reserved = (hosted for hosted in self._nodes.values() if hosted.node.scheduling_config.reserved)
-        limit = self._faults.reserved_capacity
-        return limit is None or sum(hosted.shape.workers for hosted in reserved) <= limit
+        return used + workers <= self._conditions.worker_capacity
 
     def admit(
         self,
@@ -201,9 +200,7 @@ class Nodes:
         try:
             if not self.has_capacity(hosted.place, 0):
                 raise rpc_errors.no_capacity(hosted.place.zone)
-            if hosted.node.scheduling_config.reserved and not self._has_reserved_capacity():
-                raise rpc_errors.insufficient_reservation()
-            self._faults.check_operation("create")
+            self._conditions.check_operation("create")
             await self._run_machines(hosted)
         except BaseException:
             self.discard(hosted)
@@ -245,7 +242,7 @@ class Nodes:
         self, hosted: HostedNode, before: Any, verb: str, act: Callable[[], Awaitable[None]]
     ) -> None:
         try:
-            self._faults.check_operation(verb)
+            self._conditions.check_operation(verb)
             await act()
         except BaseException:
             hosted.node.state = before

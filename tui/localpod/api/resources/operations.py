@@ -1,8 +1,7 @@
-"""Long-running operations of the Cloud TPU API: start, poll, cancel and delete them."""
+"""Long-running operations of the Cloud TPU API, which clients poll."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -13,11 +12,10 @@ from typing import Any
 import google.cloud.tpu_v1.types as v1
 import google.cloud.tpu_v2.types as tpu
 from google.longrunning import operations_pb2
-from google.protobuf import empty_pb2
 
 from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.resources.resource_names import ResourceLocation
 from tui.localpod.api.resources.tpu_nodes import node_as_v1
 from tui.localpod.api.transport.messages import now
@@ -34,7 +32,6 @@ Work = Callable[[], Awaitable[Any]]
 class _Entry:
     operation: Any
     metadata: tpu.OperationMetadata
-    task: asyncio.Task[None] | None = None
 
     def pack_metadata(self) -> None:
         """Write the metadata into the operation; the fields of v1 are those of v2."""
@@ -53,19 +50,19 @@ class _Entry:
 class Operations:
     """Every operation since the service started."""
 
-    def __init__(self, faults: ServiceFaults, tasks: BackgroundTasks) -> None:
-        self._faults = faults
+    def __init__(self, conditions: ServiceConditions, tasks: BackgroundTasks) -> None:
+        self._conditions = conditions
         self._tasks = tasks
         self._entries: dict[str, _Entry] = {}
         self._by_request: dict[str, str] = {}
 
     def start(self, place: ResourceLocation, verb: str, target: str, work: Work) -> Any:
-        """Start an operation: `work` runs after the faults' delay; the operation gets its result or ApiError."""
+        """Start an operation: `work` runs after a delay; the operation gets its result or ApiError."""
         metadata = tpu.OperationMetadata(create_time=now(), target=target, verb=verb, api_version=V2)
         entry = _Entry(operations_pb2.Operation(name=place.child("operations", _operation_id())), metadata)
         entry.pack_metadata()
         self._entries[entry.operation.name] = entry
-        entry.task = self._tasks.start(self._run(entry, work))
+        self._tasks.start(self._run(entry, work))
         return _copy(entry.operation)
 
     def in_v1(self, operation: Any) -> Any:
@@ -88,31 +85,10 @@ class Operations:
         """Return the operation as it is now. Raises NOT_FOUND."""
         return _copy(self._entry(name).operation)
 
-    async def wait(self, name: str, seconds: float | None) -> Any:
-        """Return the operation once it is done, or as it is after `seconds`."""
-        task = self._entry(name).task
-        if task is not None:
-            await asyncio.wait([task], timeout=seconds)
-        return self.get(name)
-
     def in_place(self, place: ResourceLocation) -> list[Any]:
         """Return the place's operations as they are now."""
         prefix = place.child("operations", "")
         return [_copy(entry.operation) for name, entry in self._entries.items() if name.startswith(prefix)]
-
-    def cancel(self, name: str) -> Any:
-        """Record a request for cancellation. As on the real service, work that has begun is completed."""
-        entry = self._entry(name)
-        if not entry.operation.done:
-            entry.metadata.cancel_requested = True
-            entry.pack_metadata()
-        return empty_pb2.Empty()
-
-    def delete(self, name: str) -> Any:
-        """Delete an operation's record; its work is not cancelled."""
-        self._entry(name)
-        del self._entries[name]
-        return empty_pb2.Empty()
 
     def _entry(self, name: str) -> _Entry:
         if name not in self._entries:
@@ -120,7 +96,7 @@ class Operations:
         return self._entries[name]
 
     async def _run(self, entry: _Entry, work: Work) -> None:
-        await self._faults.operation_delay()
+        await self._conditions.operation_delay()
         try:
             response = await work()
             entry.pack_response(response)

@@ -15,7 +15,7 @@ from google.protobuf import empty_pb2
 
 from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.faults import ServiceFaults
+from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.resources.nodes import COLLECTION as NODES
 from tui.localpod.api.resources.nodes import HostedNode, Nodes
 from tui.localpod.api.resources.operations import Operations
@@ -64,10 +64,12 @@ class Request:
 class QueuedResources:
     """Every queued resource of the pod, by full name."""
 
-    def __init__(self, nodes: Nodes, operations: Operations, faults: ServiceFaults, tasks: BackgroundTasks) -> None:
+    def __init__(
+        self, nodes: Nodes, operations: Operations, conditions: ServiceConditions, tasks: BackgroundTasks
+    ) -> None:
         self._nodes = nodes
         self._operations = operations
-        self._faults = faults
+        self._conditions = conditions
         self._tasks = tasks
         self._requests: dict[str, Request] = {}
 
@@ -147,7 +149,7 @@ class QueuedResources:
 
         async def begin_again() -> Any:
             try:
-                self._faults.check_operation("reset")
+                self._conditions.check_operation("reset")
                 await self._delete_nodes(request)
             except BaseException:
                 request.resource.state = before
@@ -162,11 +164,11 @@ class QueuedResources:
 
     async def _fulfil(self, request: Request) -> None:
         try:
-            await self._faults.operation_delay()
+            await self._conditions.operation_delay()
             await self._wait_for_capacity(request)
             self._enter(request, State.PROVISIONING)
             admitted = self._admit(request)
-            await self._faults.operation_delay()
+            await self._conditions.operation_delay()
             await self._bring_up(admitted)
             self._enter(request, State.ACTIVE)
         except rpc_errors.ApiError as error:

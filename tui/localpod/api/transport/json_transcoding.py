@@ -61,21 +61,15 @@ def read_request(
     return kind.wrap(message) if is_wrapper(kind) else message
 
 
-def write_answer(message: Any, version: str, enums_as_numbers: bool) -> str:
-    """Return the JSON document of an answer, with the names or the numbers of enums."""
-    document = json_format.MessageToDict(plain(message), use_integers_for_enums=enums_as_numbers)
+def write_answer(message: Any, version: str) -> str:
+    """Return the JSON document of an answer, with the names of enums."""
+    document = json_format.MessageToDict(plain(message))
     if version == V2_ALPHA:
         document = _rename(document, {name: alpha for alpha, name in _RENAMED.items()})
     text = json.dumps(document, indent=2)
     if version == V2_ALPHA:
         text = text.replace(f"googleapis.com/{_PACKAGE}", f"googleapis.com/{_ALPHA_PACKAGE}")
     return text
-
-
-def wants_enum_numbers(query: Mapping[str, str]) -> bool:
-    """Return whether `$alt=json;enum-encoding=int` (or `alt`) is among the parameters."""
-    alt = query.get("$alt") or query.get("alt") or ""
-    return "enum-encoding=int" in alt
 
 
 def _parse(body: bytes) -> dict[str, Any]:

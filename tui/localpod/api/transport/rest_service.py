@@ -42,7 +42,6 @@ _EVERY = (V1, V2, V2_ALPHA)
 _Z = "/locations/{zone}"
 _NODE = _Z + "/nodes/{id:[^/:]+}"
 _QUEUED = _Z + "/queuedResources/{id:[^/:]+}"
-_OPERATION = _Z + "/operations/{id:[^/:]+}"
 
 RULES = (
     HttpRule("ListNodes", "GET", _Z + "/nodes", "parent", None, _EVERY),
@@ -59,17 +58,11 @@ RULES = (
     HttpRule("DeleteQueuedResource", "DELETE", _QUEUED, "name"),
     HttpRule("ResetQueuedResource", "POST", _QUEUED + ":reset", "name", "*"),
     HttpRule("ListAcceleratorTypes", "GET", _Z + "/acceleratorTypes", "parent", None, _EVERY),
-    HttpRule("GetAcceleratorType", "GET", _Z + "/acceleratorTypes/{id}", "name", None, _EVERY),
     HttpRule("ListTensorFlowVersions", "GET", _Z + "/tensorflowVersions", "parent", None, (V1,)),
-    HttpRule("GetTensorFlowVersion", "GET", _Z + "/tensorflowVersions/{id}", "name", None, (V1,)),
     HttpRule("ListRuntimeVersions", "GET", _Z + "/runtimeVersions", "parent"),
-    HttpRule("GetRuntimeVersion", "GET", _Z + "/runtimeVersions/{id}", "name"),
     HttpRule("ListOperations", "GET", _Z + "/operations", "name", None, _EVERY),
-    HttpRule("GetOperation", "GET", _OPERATION, "name", None, _EVERY),
-    HttpRule("DeleteOperation", "DELETE", _OPERATION, "name", None, _EVERY),
-    HttpRule("CancelOperation", "POST", _OPERATION + ":cancel", "name", "*", _EVERY),
+    HttpRule("GetOperation", "GET", _Z + "/operations/{id:[^/:]+}", "name", None, _EVERY),
     HttpRule("ListLocations", "GET", "/locations", "name", None, _EVERY),
-    HttpRule("GetLocation", "GET", _Z, "name", None, _EVERY),
 )
 """The HTTP rules of the Cloud TPU API (discovery documents of v1 and v2)."""
 
@@ -135,7 +128,7 @@ def _handler(api: ApiRouter, rule: HttpRule, version: str) -> Handler:
             method.request, version, {rule.field: resource}, request.query.items(), await request.read(), rule.body
         )
         answer = await api.call(method, message)
-        text = json_transcoding.write_answer(answer, version, json_transcoding.wants_enum_numbers(request.query))
+        text = json_transcoding.write_answer(answer, version)
         return web.Response(text=text + "\n", content_type=_CONTENT_TYPE)
 
     return handle
@@ -169,7 +162,5 @@ def _error_answer(error: rpc_errors.ApiError) -> web.Response:
     headers = {}
     if error.code == "UNAUTHENTICATED":
         headers["WWW-Authenticate"] = 'Bearer realm="https://accounts.google.com/", error="invalid_token"'
-    if (seconds := rpc_errors.retry_after(error)) is not None:
-        headers["Retry-After"] = seconds
     text = json.dumps(error.to_json(), indent=2) + "\n"
     return web.Response(text=text, status=error.http_status, content_type=_CONTENT_TYPE, headers=headers)
