@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from tui.logs.core_row import CoreRow, EpochSummary, Spread, json_figure
+from tui.logs.core_row import CoreRow, Spread, json_figure
 from tui.logs.snapshot import CoreState, Snapshot
 from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.pod.accelerator import parse
@@ -120,36 +120,19 @@ class Summary:
     """The content of a report, independent of its format. Figures are the newest known; None: unknown."""
 
     facts: RunFacts
+    snapshot: Snapshot
     seconds: float | None
     """Duration from start to end, or from a log's first date to its last."""
-    epoch: int | None
-    step: int | None
     loss: Spread | None
-    rate_total: float | None
-    """Rate of the whole pod in `rate_unit`; None where it is unknown."""
-    rate_median: float | None
-    rate_unit: str | None
-    """`examples/s`, `it/s` or `tokens/s`; None where it is unknown or not the same for all cores."""
-    max_accuracy: float | None
-    data_wait_share: float | None
-    average_global_rate: float | None
-    total_train_time: float | None
-    epochs: tuple[EpochSummary, ...]
     rate_check: RateCheck | None
     workers: tuple[WorkerSummary, ...]
     cores: tuple[CoreRow, ...]
-    findings: tuple[Finding, ...]
-    """Problems of single cores, recorded by a keeper or found in the logs."""
     stragglers: tuple[Mapping[str, Any], ...]
     """The cost of each straggler, as `status --json` prints it."""
     remarks: tuple[str, ...]
     """What to look at first: failures, stragglers, inconsistent figures."""
-    lines: int
-    bytes: int
-    samples: int
-    dialects: Mapping[str, int]
     chart: tuple[ChartPoint, ...]
-    curves: tuple[ReportCurve, ...] = ()
+    curves: tuple[ReportCurve, ...]
 
 
 def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
@@ -160,28 +143,14 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
     findings = findings_of(facts.findings, snapshot, is_over=facts.is_over, first_failure=facts.first_failure)
     return Summary(
         facts=facts,
+        snapshot=snapshot,
         seconds=_seconds(facts.started, facts.ended),
-        epoch=snapshot.median_epoch,
-        step=snapshot.median_step,
         loss=loss_spread(snapshot),
-        rate_total=snapshot.rate_total,
-        rate_median=snapshot.rate_median,
-        rate_unit=snapshot.rate_unit,
-        max_accuracy=snapshot.max_accuracy,
-        data_wait_share=snapshot.data_wait_share,
-        average_global_rate=snapshot.facts.get("average_global_rate"),
-        total_train_time=snapshot.facts.get("total_train_time"),
-        epochs=snapshot.epochs,
         rate_check=check,
         workers=workers,
         cores=tuple(snapshot.rows()),
-        findings=findings,
         stragglers=tuple(straggler_rows(findings, snapshot)),
         remarks=(*_remarks(facts, snapshot, workers, check), *finding_remarks(findings, is_over=facts.is_final)),
-        lines=snapshot.lines,
-        bytes=snapshot.bytes,
-        samples=snapshot.samples,
-        dialects=dict(snapshot.dialects),
         chart=chart_of(snapshot),
         curves=curves_of(snapshot),
     )
