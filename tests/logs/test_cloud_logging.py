@@ -94,6 +94,7 @@ def test_the_lines_of_a_worker_can_be_selected_from_an_export(write: object, tmp
     for cache in (None, tmp_path / "cache", tmp_path / "cache"):
         log = open_log(path)
         assert log.core_rows(cache=cache)[1]["worker"] == 1
+        assert log.workers(cache) == [0, 1]
         lines = list(log.lines(worker=1, cache=cache))
         text = "".join(line.text for line in lines)
         assert [second for second in (12, 11, 10) if message_of(1, second) in text] == [12, 11, 10]

@@ -134,7 +134,7 @@ class SavedLog:
     def workers(self, cache: Path | None = None) -> list[int]:
         """Return the workers that the log's lines name, ascending."""
         owners = self._owners(cache)
-        entries = (worker for worker in owners.entries or () if worker is not None)
+        entries = (worker for worker, _ in owners.entries or () if worker is not None)
         return sorted({*owners.numbers.values(), *entries})
 
     def worker_at(self, address: str, cache: Path | None = None) -> int | None:

@@ -150,7 +150,7 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
         workers=workers,
         cores=tuple(snapshot.rows()),
         stragglers=tuple(straggler_rows(findings, snapshot)),
-        remarks=(*_remarks(facts, snapshot, workers, check), *finding_remarks(findings, is_over=facts.is_final)),
+        remarks=(*_remarks(facts, snapshot, workers, check), *finding_remarks(findings, is_over=facts.is_over)),
         chart=chart_of(snapshot),
         curves=curves_of(snapshot),
     )
@@ -251,7 +251,7 @@ def _remarks(
         remarks += [f"Cause: {cause}.", *([f"Its last lines: {last_lines}"] if last_lines else [])]
     remarks += [f"{text[0].upper()}{text[1:]}." for text in restart_sentences(facts.restarts)]
     remarks += _end_remarks(workers)
-    remarks += _core_remarks(snapshot, was_live=not facts.is_over)
+    remarks += _core_remarks(snapshot)
     missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=facts.is_final)
     idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
     if idle and snapshot.samples:
@@ -282,29 +282,22 @@ def _end_remarks(workers: tuple[WorkerSummary, ...]) -> list[str]:
     return remarks
 
 
-def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
-    """Return sentences about cores with problems, one per kind; an ended run's stragglers are in its findings."""
+def _core_remarks(snapshot: Snapshot) -> list[str]:
+    """Return sentences about cores without a finite loss and silent ones; stragglers are in the findings."""
     remarks = []
-    late = snapshot.straggling & was_live
-    for chosen, singular, plural in (
-        (
-            snapshot.state == CoreState.NAN,
-            "has a loss that is not a finite number",
-            "have a loss that is not a finite number",
-        ),
-        (late & snapshot.behind, "is behind the others", "are behind the others"),
-        (late & ~snapshot.behind, "is slower than the others", "are slower than the others"),
-        (snapshot.state == CoreState.SILENT, "has fallen silent", "have fallen silent"),
+    for state, problem in (
+        (CoreState.NAN, "a loss that is not a finite number"),
+        (CoreState.SILENT, "fallen silent"),
     ):
-        rows = [snapshot.row_at(int(index)) for index in chosen.nonzero()[0]]
+        rows = [snapshot.row_at(int(index)) for index in (snapshot.state == state).nonzero()[0]]
         if not rows:
             continue
         cores = [row.core for row in rows if row.core is not None]
         owners = sorted({row.worker for row in rows if row.worker is not None})
         location = f" ({name_ranks('worker', owners)})" if owners else ""
         subject = name_ranks("Core", cores) if cores else "The stream"
-        since = _since(rows) if rows[0].state == "nan" else ""
-        remarks.append(f"{subject}{location} {singular if len(rows) == 1 else plural}{since}.")
+        since = _since(rows) if state is CoreState.NAN else ""
+        remarks.append(f"{subject}{location} {'has' if len(rows) == 1 else 'have'} {problem}{since}.")
     return remarks
 
 
