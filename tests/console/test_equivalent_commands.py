@@ -11,7 +11,7 @@ from tui.console.render.equivalent_commands import list_commands
 from tui.pod.job_options import JobOptions
 from tui.settings import Settings
 from tui.settings.command_line import command_line, launch_command
-from tui.settings.model import Setting
+from tui.settings.fields import Setting
 
 SETTINGS = Settings(home=Path("/home/me"))
 

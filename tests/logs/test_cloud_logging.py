@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -89,12 +90,17 @@ def test_entries_belong_to_their_workers_in_the_order_of_writing(write: object, 
 def test_the_lines_of_a_worker_can_be_selected_from_an_export(write: object, tmp_path: Path) -> None:
     path = tmp_path / "export"
     path.write_text(write(WRITTEN[::-1]), newline="")  # type: ignore[operator]
+    os.utime(path, (1.0, 1.0))
     for cache in (None, tmp_path / "cache", tmp_path / "cache"):
         log = open_log(path)
         assert log.core_rows(cache=cache)[1]["worker"] == 1
-        lines = [line.text for line in log.lines(worker=1, cache=cache)]
-        assert [second for second in (12, 11, 10) if message_of(1, second) in "".join(lines)] == [12, 11, 10]
-        assert message_of(0, 11) not in "".join(lines)
+        assert log.workers(cache) == [0, 1]
+        lines = list(log.lines(worker=1, cache=cache))
+        text = "".join(line.text for line in lines)
+        assert [second for second in (12, 11, 10) if message_of(1, second) in text] == [12, 11, 10]
+        assert message_of(0, 11) not in text
+        assert {None if line.time is None else int(line.time % 60) for line in lines} == {10, 11, 12}
+    assert [*(tmp_path / "cache").iterdir()]
     assert "".join(f"{line.text}\n" for line in log.lines()) == path.read_bytes().decode()
 
 

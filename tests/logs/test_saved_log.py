@@ -9,14 +9,17 @@ import random
 import resource
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from tests.logs.shapes import SAMPLE_LOG, generated_log, training
 from tui.errors import UsageError
+from tui.logs.files.compressed_files import BLOCK, HEAD
 from tui.logs.saved_log import open_log
 
 if sys.version_info >= (3, 14):
@@ -89,6 +92,35 @@ def test_concatenated_compressed_logs_are_one_log(tmp_path: Path, compress: Call
     assert b"".join(open_log(path).blocks()) == first + second
 
 
+@pytest.mark.parametrize("compress", [*COMPRESSORS.values()], ids=[*COMPRESSORS])
+def test_a_small_file_that_unpacks_to_gigabytes_is_read_in_bounded_blocks(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "bomb"
+    path.write_bytes(compress(training().encode() + b"\n" + b" " * (16 << 20)) * 128)
+    assert path.stat().st_size < 4 << 20
+    log = open_log(path)
+    tracemalloc.start()
+    try:
+        sizes = [len(block) for block in islice(log.blocks(), 200)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(sizes) == 200
+    assert max(sizes) <= BLOCK
+    assert peak < 16 * BLOCK
+
+
+@pytest.mark.parametrize("compress", [*COMPRESSORS.values()], ids=[*COMPRESSORS])
+def test_a_prefix_far_from_the_beginning_is_found_in_a_compressed_log(
+    tmp_path: Path, compress: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "late"
+    preamble = random.Random(7).randbytes(HEAD // 2 - 500).hex()
+    path.write_bytes(compress(f"{preamble}\n2020-08-06 02:38:57 10.164.0.109 [1] a line\n".encode()))
+    assert open_log(path).workers() == [1]
+
+
 def test_a_log_from_a_pipe_reads_the_same(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -157,6 +189,22 @@ class TestBadFiles:
             read.extend(log.blocks())
         assert data.startswith(b"".join(read))
         assert sum(map(len, read)) > len(data) // 2
+
+    @pytest.mark.parametrize("compress", [*COMPRESSORS.values()], ids=[*COMPRESSORS])
+    def test_compressed_data_is_read_up_to_where_it_is_broken(
+        self, tmp_path: Path, compress: Callable[[bytes], bytes]
+    ) -> None:
+        data = generated_log(40_000, 8)
+        packed = bytearray(compress(data))
+        middle = len(packed) // 2
+        packed[middle : middle + 500] = b"\xff" * 500
+        path = tmp_path / "broken"
+        path.write_bytes(packed)
+        read: list[bytes] = []
+        with pytest.raises(UsageError, match=r"data is broken: (?!it is cut off)"):
+            read.extend(open_log(path).blocks())
+        assert sum(map(len, read)) > len(data) // 5
+        assert data.startswith(b"".join(read)[: len(data) // 5])
 
     def test_a_device(self) -> None:
         with pytest.raises(UsageError, match="is no file"):

@@ -14,6 +14,7 @@ from tui.reports.findings import findings_of_run, marks_of_run, sentence
 from tui.reports.markdown import write_markdown
 from tui.reports.rates import rate_in_short, rate_in_words
 from tui.reports.status import status_document
+from tui.reports.summary import RunFacts, summarize
 from tui.runs.read.latest_figures import FiguresCache, LatestFigures
 from tui.runs.read.sample_reader import RunReader
 from tui.runs.record.run_directory import RunDirectory
@@ -136,9 +137,19 @@ def test_the_report_of_an_ended_run_holds_the_cost_of_its_straggler(directory: R
     note(directory, "behind", SLOW, steps_behind=40)
     end(directory)
     text = write_markdown(summary_of_run(directory))
-    pace = "Core 13 (worker 1, 10.164.0.44) ran at 33 % of the median pace"
-    assert f"- {pace}; the other cores waited for it 67 % of the time." in text.splitlines()
+    late = "Core 13 (worker 1, 10.164.0.44) was 60 steps behind when the run ended, at 33 % of the median pace"
+    assert f"- {late}: the other cores waited for it 67 % of the time." in text.splitlines()
     assert "Core 22 (worker 2) has a loss that is not a finite number, since epoch 1, step " in text
+
+
+def test_the_report_of_a_live_run_or_a_saved_log_names_a_straggler_once(directory: RunDirectory) -> None:
+    reader = RunReader(directory)
+    while reader.poll():
+        pass
+    for facts in (facts_of_run(status_of(directory)), RunFacts("out.log", is_run=False)):
+        remarks = [text for text in summarize(facts, reader.snapshot(START + 455)).remarks if "ore 13" in text]
+        late = "Core 13 (worker 1, 10.164.0.44) is 60 steps behind, at 33 % of the median pace"
+        assert remarks == [f"{late}: the other cores wait for it 67 % of the time."]
 
 
 def test_a_report_repeats_no_note_about_a_core_whose_finding_it_has(directory: RunDirectory) -> None:

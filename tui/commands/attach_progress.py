@@ -130,8 +130,9 @@ class KeeperSupervisor:
 class EventPrinter:
     """Prints the events of a run on stderr: phases only when they failed, equal reasons and remedies once.
 
-    Lines about workers that end in the same way, or lose their connections, are held back until another event or
-    `flush`, to be printed as one. Failed checks are not printed as phases: they are notes as well.
+    Lines about workers that fail for a reason already printed, end in the same way, or lose their connections, are
+    held back until another event or `flush`, to be printed as one. Failed checks are not printed as phases: they are
+    notes as well.
     """
 
     def __init__(self, directory: RunDirectory, out: Output) -> None:
@@ -144,8 +145,6 @@ class EventPrinter:
         """Its last lines, once printed."""
         self._reasons: dict[tuple[str, str], int | None] = {}
         """The worker for which each reason of a failed phase was printed."""
-        self._alike: dict[tuple[str, str], list[int]] = {}
-        """Workers that failed for a reason already printed, to be printed together at the next event."""
         self._pending: dict[str, list[int]] = {}
         """What has happened since the last line, with the workers concerned."""
         self._remedies: set[str] = set()
@@ -168,16 +167,9 @@ class EventPrinter:
 
     def flush(self) -> None:
         """Print the lines that were held back."""
-        self._print_alike()
         for text, workers in self._pending.items():
             self._out.note(f"{name_ranks('worker', workers)}: {text}")
         self._pending.clear()
-
-    def _print_alike(self) -> None:
-        for reason, workers in self._alike.items():
-            like = f"for the same reason as worker {self._reasons[reason]}"
-            self._out.note(f"{name_ranks('worker', workers)}: {reason[0]} failed {like}")
-        self._alike.clear()
 
     def _keeper_text(self, attended: KeeperStatus, another_in: float | None) -> str:
         if attended.alive:
@@ -231,7 +223,7 @@ class EventPrinter:
         detail = str(fields.get("detail") or "no reason given")
         reason = (str(fields.get("phase")), detail)
         if reason in self._reasons and worker is not None:
-            self._alike.setdefault(reason, []).append(worker)
+            self._hold_back(worker, f"{reason[0]} failed for the same reason as worker {self._reasons[reason]}")
             return ""
         self._reasons[reason] = worker
         remedy = fields.get("remedy") or ""

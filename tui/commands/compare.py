@@ -43,7 +43,7 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
         out.document([run.to_json() for run in compared])
         return code
     numbers = [str(number) for number in range(1, len(compared) + 1)]
-    names = ("run", *(run.run for run in compared))
+    names = ("run", *(run.summary.facts.title for run in compared))
     out.table(("figure", *numbers), [names, *comparison_rows(compared)], right=numbers)
     for name, *texts in comparison_texts(compared):
         out.text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,7 +50,6 @@ def show_file(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -
 
 
 def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out: Output) -> int:
-    from tui.commands.logs_export_times import numbered_lines, picked_lines
     from tui.logs.files.line_filter import Choice
 
     since = moment(args.since)
@@ -58,11 +58,13 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
         raise UsageError("a saved log cannot be followed", remedy=f"use tail -f {args.ref} for a file that grows")
     choice = Choice(args.worker, args.core, since)
     if out.as_json:
-        has_output = _write_array(numbered_lines(log, choice, args.tail, cache))
+        has_output = _write_array(
+            log.lines(worker=args.worker, core=args.core, since=since, tail=args.tail, cache=cache)
+        )
     elif choice.is_everything and args.tail is None:
         has_output = _copy(log.blocks(), out)
     else:
-        has_output = _copy((line.data for line in picked_lines(log, choice, args.tail, cache)), out)
+        has_output = _copy((line.data for line in log.picked(choice, tail=args.tail, cache=cache)), out)
     if not has_output and args.tail != 0:
         out.note(_nothing_in_saved_log(log, choice, cache))
     return 0
@@ -70,13 +72,13 @@ def _show_saved(log: SavedLog, cache: Path | None, args: argparse.Namespace, out
 
 def _nothing_in_saved_log(log: SavedLog, choice: Choice, cache: Path | None) -> str:
     """Say why no line of a saved log was printed."""
-    from tui.commands.logs_export_times import has_dates
+    from tui.logs.files.line_filter import Choice
 
     if choice.worker is not None and choice.worker not in (workers := log.workers(cache)):
         return f"No lines of worker {choice.worker} in {log.name} ({_what_it_has('worker', workers)})."
     if choice.core is not None and (sentence := _no_such_core(log.name, choice.core, log.core_rows(cache=cache))):
         return sentence
-    if choice.since is not None and not has_dates(log, cache):
+    if choice.since is not None and not any(log.picked(Choice(since=-math.inf), cache=cache)):
         return f"No line of {log.name} has a date, so --since matches none."
     return f"No matching lines in {log.name}."
 

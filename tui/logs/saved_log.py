@@ -11,11 +11,11 @@ from tui.errors import OutOfReachError, UsageError
 from tui.logs.attribution.cloud_logging import ExportReader, check_yaml
 from tui.logs.attribution.host_sections import Sections
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
-from tui.logs.attribution.line_owner import LineOwner, LineOwnerReader
+from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.attribution.xla_dist_prefix import NUMBERED_SAMPLE, PREFIX
 from tui.logs.files.compressed_files import BLOCK, Packing, explain_errors, head_of, regular, unpacked
 from tui.logs.files.line_filter import Choice, Picked, Picker, forwards, last, last_in_file, pick
-from tui.logs.files.lines import Cutter, LogLine, without_escapes
+from tui.logs.files.lines import LogLine, without_escapes
 from tui.logs.files.summary_cache import LogSummary, SummaryCache, sort_rows
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class SavedLog:
         name: str,
         packing: Packing | None,
         xla_dist: bool,
-        carried: bool,
-        by_place: bool,
+        names_workers: bool,
+        export: bool,
         dialects: Sequence[Dialect],
         thresholds: Mapping[str, float],
         copy: IO[bytes] | None,
@@ -58,8 +58,10 @@ class SavedLog:
         """Why a part of the file could not be read so far: its end, or the lines of a dialect."""
         self.staleness_error: OutOfReachError | None = None
         """Why this copy of a remote log may not be the newest."""
-        self._carried = carried
-        self._is_by_place = by_place
+        self._names_workers = names_workers
+        """Whether lines, headers or entries seem to name workers."""
+        self._is_export = export
+        """Whether the log begins as an export of Cloud Logging does."""
         self._own_dialects = tuple(dialects)
         self._copy = copy
 
@@ -132,7 +134,7 @@ class SavedLog:
     def workers(self, cache: Path | None = None) -> list[int]:
         """Return the workers that the log's lines name, ascending."""
         owners = self._owners(cache)
-        entries = (worker for worker in owners.entries or () if worker is not None)
+        entries = (worker for worker, _ in owners.entries or () if worker is not None)
         return sorted({*owners.numbers.values(), *entries})
 
     def worker_at(self, address: str, cache: Path | None = None) -> int | None:
@@ -169,18 +171,8 @@ class SavedLog:
 
         Lines without a prefix, such as redrawn progress, belong to no worker: `worker` leaves them out.
         """
-        choice = Choice(worker, core, since)
-        if choice.is_everything and tail is None:
-            return self._all_lines(cache)
-        picked = self.picked(choice, tail=tail, cache=cache, numbered=True)
+        picked = self.picked(Choice(worker, core, since), tail=tail, cache=cache, numbered=True)
         return (SavedLine(line.worker, line.offset, line.time, line.data.removesuffix(b"\n")) for line in picked)
-
-    def _all_lines(self, cache: Path | None) -> Iterator[SavedLine]:
-        reader = self._owners(cache).reader()
-        cutter = Cutter()
-        for data in self.blocks():
-            yield from (SavedLine(*_attributed(reader, offset, line)) for offset, line in cutter.cut(data))
-        yield from (SavedLine(*_attributed(reader, offset, line)) for offset, line in cutter.rest())
 
     def picked(
         self, choice: Choice, *, tail: int | None = None, cache: Path | None = None, numbered: bool = False
@@ -189,7 +181,7 @@ class SavedLog:
 
         The lines have their worker if that is needed to choose them, or with `numbered`.
         """
-        numbered |= choice.worker is not None
+        numbered |= choice.worker is not None or (choice.since is not None and self._is_export)
         written = self._written if numbered or choice.since is not None else None
         owners = self._owners(cache) if numbered else LineOwner({}, xla_dist=self.xla_dist, written=written)
         if tail is None or self.packing is not None or owners.is_by_place or choice.since is not None:
@@ -201,7 +193,7 @@ class SavedLog:
 
     def _owners(self, cache: Path | None) -> LineOwner:
         """Return the finder of each line's worker, which needs the whole log if lines name workers."""
-        if not (self.xla_dist or self._carried or self._is_by_place):
+        if not self._names_workers:
             return LineOwner({}, written=self._written)
         return self._summary(cache).owners._replace(written=self._written)
 
@@ -210,11 +202,6 @@ class SavedLog:
         """Return when the file was last written to, not later than now (another machine's clock may be ahead)."""
         with explain_errors(self.path):
             return min(self.path.stat().st_mtime, time.time())
-
-
-def _attributed(reader: LineOwnerReader, offset: int, line: bytes) -> tuple[int | None, int, float | None, bytes]:
-    number, moment = reader.read(line)
-    return number, offset, moment, line
 
 
 def open_log(
@@ -236,14 +223,15 @@ def open_log(
     check_yaml(name, head)
     first = head.splitlines()[0]
     lines = without_escapes(head).split(b"\n")
-    carried = any(not PREFIX.match(line) and read_launcher_prefix(line) is not None for line in lines)
+    is_carried = any(not PREFIX.match(line) and read_launcher_prefix(line) is not None for line in lines)
+    is_xla_dist, is_export = _is_xla_dist(head), ExportReader.is_export_start(first)
     return SavedLog(
         path,
         name=name,
         packing=packing,
-        xla_dist=_is_xla_dist(head),
-        carried=carried,
-        by_place=Sections.begin_with(first) or ExportReader.is_export_start(first),
+        xla_dist=is_xla_dist,
+        names_workers=is_xla_dist or is_carried or is_export or Sections.begin_with(first),
+        export=is_export,
         dialects=dialects,
         thresholds=thresholds or {},
         copy=copy or piped,

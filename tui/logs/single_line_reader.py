@@ -36,8 +36,8 @@ class SingleLineReader:
         """Set for a saved log with a section for each host."""
         self._exports: ExportReader | None = None
         """Set for a saved log that Cloud Logging has exported."""
-        self._entry_slots: list[int] = []
-        """The slot of each entry of an export, in the order of the export; UNKNOWN if it names no worker."""
+        self._entries: list[tuple[int, float | None]] = []
+        """The slot (UNKNOWN: it names no worker) and time of each entry of an export, in the order of the export."""
         self._chronology = Chronology()
 
     @property
@@ -96,11 +96,11 @@ class SingleLineReader:
         """Return the finder of the worker of each line of a saved log, given the worker number of each slot."""
         sources = zip(self._state.sources, numbers, strict=True)
         by_source = {(source.number, source.address): number for source, number in sources if number != UNKNOWN}
-        entries: list[int | None] | None = None
+        entries: list[tuple[int | None, float | None]] | None = None
         if self._exports is not None:
             # UNKNOWN is -1, so that entries without a slot get the last worker: None.
             workers = [*(None if number == UNKNOWN else number for number in numbers), None]
-            entries = [workers[slot] for slot in self._entry_slots]
+            entries = [(workers[slot], moment) for slot, moment in self._entries]
         labels = frozenset(stream.labels)
         return LineOwner(by_source, labels, xla_dist, stream.is_carried, self._sections is not None, entries)
 
@@ -134,8 +134,8 @@ class SingleLineReader:
             stream.is_carried = True
             is_named = entry.number is not None or entry.address is not None
             slot = self._state.slot_for(entry.number, entry.address) if is_named else None
-            self._entry_slots += [UNKNOWN] * (index + 1 - len(self._entry_slots))
-            self._entry_slots[index] = UNKNOWN if slot is None else slot
+            self._entries += [(UNKNOWN, None)] * (index + 1 - len(self._entries))
+            self._entries[index] = UNKNOWN if slot is None else slot, entry.moment
             if entry.moment is not None:
                 self._state.add_moments(entry.moment, entry.moment)
             for line in entry.text.splitlines():

@@ -24,7 +24,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def to_document(summary: Summary) -> dict[str, Any]:
     """Return the report as one JSON document; unknown is null, non-finite numbers are strings."""
-    facts = summary.facts
+    facts, snapshot = summary.facts, summary.snapshot
     return {
         "report_of": report_of(summary),
         "title": facts.title,
@@ -47,30 +47,30 @@ def to_document(summary: Summary) -> dict[str, Any]:
         "started": facts.started,
         "ended": facts.ended,
         "seconds": summary.seconds,
-        "epoch": summary.epoch,
-        "step": summary.step,
+        "epoch": snapshot.median_epoch,
+        "step": snapshot.median_step,
         "loss": summary.loss.to_json() if summary.loss else None,
-        "rate_total": json_figure(summary.rate_total),
-        "rate_median": json_figure(summary.rate_median),
-        "rate_unit": summary.rate_unit,
-        "data_wait_share": json_figure(summary.data_wait_share),
-        "max_accuracy": json_number(summary.max_accuracy),
-        "average_global_rate": json_number(summary.average_global_rate),
-        "total_train_time": summary.total_train_time,
+        "rate_total": json_figure(snapshot.rate_total),
+        "rate_median": json_figure(snapshot.rate_median),
+        "rate_unit": snapshot.rate_unit,
+        "data_wait_share": json_figure(snapshot.data_wait_share),
+        "max_accuracy": json_number(snapshot.max_accuracy),
+        "average_global_rate": json_number(snapshot.facts.get("average_global_rate")),
+        "total_train_time": snapshot.facts.get("total_train_time"),
         "rate_check": summary.rate_check.to_json() if summary.rate_check else None,
-        "cores_expected": summary.facts.cores_expected,
+        "cores_expected": facts.cores_expected,
         "exit_codes": [worker.exit_code for worker in summary.workers],
         "stragglers": [dict(row) for row in summary.stragglers],
         "remarks": list(summary.remarks),
-        "epochs": [epoch.to_json() for epoch in summary.epochs],
+        "epochs": [epoch.to_json() for epoch in snapshot.epochs],
         "workers": [worker.to_json() for worker in summary.workers],
         "cores": [row.to_json() for row in summary.cores],
         "series": [{name: json_number(getattr(point, name)) for name in point.__slots__} for point in summary.chart],
         "curves": {curve.key: curve.points for curve in summary.curves},
-        "lines": summary.lines,
-        "bytes": summary.bytes,
-        "samples": summary.samples,
-        "dialects": dict(summary.dialects),
+        "lines": snapshot.lines,
+        "bytes": snapshot.bytes,
+        "samples": snapshot.samples,
+        "dialects": dict(snapshot.dialects),
     }
 
 

@@ -220,12 +220,11 @@ def sentence(finding: Finding, *, is_over: bool) -> str:
     text = f"{place} {was} {_how_late(finding)}{when}"
     if finding.share is None or finding.pace is None:
         return text
-    at = f", at {finding.pace * 100:.0f} % of the median pace"
-    return f"{text}{at}: {_waiting(finding.share, was_over=was == 'was')}"
-
-
-def _waiting(share: float, *, was_over: bool) -> str:
-    return f"the other cores {'waited' if was_over else 'wait'} for it {share * 100:.0f} % of the time"
+    wait = "waited" if was == "was" else "wait"
+    return (
+        f"{text}, at {finding.pace * 100:.0f} % of the median pace: "
+        f"the other cores {wait} for it {finding.share * 100:.0f} % of the time"
+    )
 
 
 def cost_in_short(finding: Finding) -> str:
@@ -263,26 +262,9 @@ def _clock(moment: str | None) -> str:
 
 
 def finding_remarks(findings: Sequence[Finding], *, is_over: bool) -> list[str]:
-    """Return a report's sentences: what stragglers cost, and what was over before the run ended."""
-    remarks = []
-    for text, finding in sentences(findings, is_over=is_over):
-        pace = _pace_remark(finding, is_over=is_over) if text == sentence(finding, is_over=is_over) else None
-        if pace is not None:
-            remarks.append(pace)
-        elif not finding.is_open or (finding.is_straggling and is_over):
-            remarks.append(f"{text[0].upper()}{text[1:]}.")
-    return remarks
-
-
-def _pace_remark(finding: Finding, *, is_over: bool) -> str | None:
-    """Return a sentence about a straggler's pace; None where that is unknown."""
-    if finding.share is None or finding.pace is None:
-        return None
-    place = place_of(finding)
-    was_over = is_over or not finding.is_open
-    runs = "ran" if was_over else "runs"
-    text = (
-        f"{place[0].upper()}{place[1:]} {runs} at {finding.pace * 100:.0f} % of the median pace; "
-        f"{_waiting(finding.share, was_over=was_over)}"
-    )
-    return f"{text}, until it recovered at {_clock(finding.until)}." if finding.recovered else f"{text}."
+    """Return a report's sentences about stragglers, and about losses that became finite again."""
+    return [
+        f"{text[0].upper()}{text[1:]}."
+        for text, finding in sentences(findings, is_over=is_over)
+        if finding.is_straggling or not finding.is_open
+    ]

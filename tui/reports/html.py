@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from tui.logs.snapshot import Snapshot
 from tui.reports.curves import ChartPoint
 from tui.reports.layout import REPORT_OF, ReportTable, moment, number, report_of, sections, title, warning
 from tui.reports.rates import rate_title
@@ -106,16 +107,16 @@ def _where(summary: Summary) -> str:
 
 def _figures(summary: Summary) -> str:
     """Return the cards with the most important figures."""
-    state = summary.facts.state
+    state, snapshot = summary.facts.state, summary.snapshot
     mark = {"succeeded": "good", "failed": "bad", "lost": "bad"}.get(state or "", "")
     figures = [
         ("State", state or "", mark),
         ("Duration", format_clock(summary.seconds) if summary.seconds is not None else "", ""),
-        ("Epoch", "" if summary.epoch is None else str(summary.epoch), ""),
-        ("Step", "" if summary.step is None else f"{summary.step:,}", ""),
+        ("Epoch", "" if snapshot.median_epoch is None else str(snapshot.median_epoch), ""),
+        ("Step", "" if snapshot.median_step is None else f"{snapshot.median_step:,}", ""),
         ("Loss, median", number(summary.loss.median, 5) if summary.loss else "", ""),
-        _rate_shown(summary),
-        ("Best accuracy", f"{number(summary.max_accuracy)} %" if summary.max_accuracy is not None else "", ""),
+        _rate_shown(snapshot),
+        ("Best accuracy", f"{number(snapshot.max_accuracy)} %" if snapshot.max_accuracy is not None else "", ""),
         ("Cores", f"{len(summary.cores):,}" if summary.cores else "", ""),
     ]
     cards = "".join(
@@ -162,21 +163,21 @@ def _charts(summary: Summary) -> list[str]:
         labels,
     )
     rates = [point.rate for point in points]
-    rate = _chart(_rate_heading(summary), rates, rates, rates, labels, from_zero=True)
+    rate = _chart(_rate_heading(summary.snapshot), rates, rates, rates, labels, from_zero=True)
     return [chart for chart in (loss, rate) if chart]
 
 
-def _rate_heading(summary: Summary) -> str:
-    over = "all cores" if summary.rate_total is not None else "median core"
-    return f"{rate_title(summary.rate_unit)}, {over}"
+def _rate_heading(snapshot: Snapshot) -> str:
+    over = "all cores" if snapshot.rate_total is not None else "median core"
+    return f"{rate_title(snapshot.rate_unit)}, {over}"
 
 
-def _rate_shown(summary: Summary) -> tuple[str, str, str]:
+def _rate_shown(snapshot: Snapshot) -> tuple[str, str, str]:
     """Return the card of the rate: the whole pod's, or else the median core's."""
-    title = rate_title(summary.rate_unit)
-    if summary.rate_total is not None:
-        return title, number(summary.rate_total, 0), ""
-    return f"{title}, median", number(summary.rate_median) if summary.rate_median is not None else "", ""
+    title = rate_title(snapshot.rate_unit)
+    if snapshot.rate_total is not None:
+        return title, number(snapshot.rate_total, 0), ""
+    return f"{title}, median", number(snapshot.rate_median) if snapshot.rate_median is not None else "", ""
 
 
 def _point(point: ChartPoint) -> str:

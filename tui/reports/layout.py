@@ -80,17 +80,18 @@ def warning(summary: Summary) -> str | None:
 
 
 def _outcome(summary: Summary) -> Section:
+    snapshot = summary.snapshot
     sentences = [_verdict(summary), *summary.remarks]
-    if summary.samples:
+    if snapshot.samples:
         sentences.append(_reached(summary))
-    if summary.max_accuracy is not None:
-        sentences.append(f"Best accuracy: {number(summary.max_accuracy)} %.")
-    if summary.total_train_time is not None:
-        sentences.append(f"Total training time reported by the job: {format_clock(summary.total_train_time)}.")
-    if summary.average_global_rate is not None:
-        sentences.append(f"Average rate, reported by the job: {number(summary.average_global_rate)} examples/s.")
-    if summary.data_wait_share is not None:
-        sentences.append(f"Waited for data in the last epoch: {summary.data_wait_share * 100:.1f} % of the time.")
+    if snapshot.max_accuracy is not None:
+        sentences.append(f"Best accuracy: {number(snapshot.max_accuracy)} %.")
+    if (seconds := snapshot.facts.get("total_train_time")) is not None:
+        sentences.append(f"Total training time reported by the job: {format_clock(seconds)}.")
+    if (rate := snapshot.facts.get("average_global_rate")) is not None:
+        sentences.append(f"Average rate, reported by the job: {number(rate)} examples/s.")
+    if snapshot.data_wait_share is not None:
+        sentences.append(f"Waited for data in the last epoch: {snapshot.data_wait_share * 100:.1f} % of the time.")
     if summary.rate_check is not None and summary.rate_check.agree:
         check = summary.rate_check
         sentences.append(
@@ -105,8 +106,8 @@ def _verdict(summary: Summary) -> str:
     lasted = f" after {format_clock(summary.seconds)}" if summary.seconds is not None else ""
     if not facts.is_run:
         covers = f"Duration: {format_clock(summary.seconds)}." if summary.seconds is not None else ""
-        lines = count_noun(summary.lines, "line")
-        return f"A saved log of {lines}, {summary.samples:,} of them training lines. {covers}".strip()
+        lines = count_noun(summary.snapshot.lines, "line")
+        return f"A saved log of {lines}, {summary.snapshot.samples:,} of them training lines. {covers}".strip()
     verdicts = {
         "succeeded": _success(lasted, facts.attempt),
         "failed": f"Failed{lasted}.",
@@ -124,15 +125,15 @@ def _success(lasted: str, restarts: int) -> str:
 
 
 def _reached(summary: Summary) -> str:
-    position = ", ".join(
-        f"{name} {value}" for name, value in (("epoch", summary.epoch), ("step", summary.step)) if value is not None
-    )
+    snapshot = summary.snapshot
+    reached = (("epoch", snapshot.median_epoch), ("step", snapshot.median_step))
+    position = ", ".join(f"{name} {value}" for name, value in reached if value is not None)
     begin = "Ended at" if summary.facts.is_final else "At"
     text = f"{begin} {position or 'an unknown step'}, on {count_noun(len(summary.cores), 'core')}"
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
-    rate = rate_in_words(summary.rate_total, summary.rate_median, summary.rate_unit)
+    rate = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit)
     if rate is not None:
         text += f"; {rate}"
     return text + "."
@@ -187,7 +188,7 @@ def _epochs(summary: Summary) -> Section:
             number(epoch.reduced_global_rate),
             number(epoch.accuracy),
         )
-        for epoch in summary.epochs
+        for epoch in summary.snapshot.epochs
     )
     columns = ("Epoch", "Train begin", "Train end", "Epoch time", "Examples/s", "Accuracy %")
     return Section("Epochs", table=ReportTable(columns, rows, frozenset({0, 3, 4, 5})))
@@ -207,7 +208,7 @@ def _workers(summary: Summary) -> Section:
         )
         for worker in summary.workers
     )
-    columns = ("Worker", "Host", "Address", "Exit", "Cores", "Lines", "Loss", rate_title(summary.rate_unit))
+    columns = ("Worker", "Host", "Address", "Exit", "Cores", "Lines", "Loss", rate_title(summary.snapshot.rate_unit))
     return Section("Workers", table=ReportTable(columns, rows, frozenset({0, 3, 4, 5, 6, 7})))
 
 
@@ -247,12 +248,13 @@ def _cores(summary: Summary) -> Section:
 
 
 def _log(summary: Summary) -> Section:
-    read = ((summary.lines, "line"), (summary.bytes, "byte"), (summary.samples, "training line"))
+    snapshot = summary.snapshot
+    read = ((snapshot.lines, "line"), (snapshot.bytes, "byte"), (snapshot.samples, "training line"))
     sentences = [", ".join(count_noun(count, noun) for count, noun in read) + "."]
-    if summary.dialects:
-        counts = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(summary.dialects.items()))
+    if snapshot.dialects:
+        counts = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(snapshot.dialects.items()))
         sentences.append(f"Lines by dialect: {counts}.")
-    elif summary.lines:
+    elif snapshot.lines:
         sentences.append("No training lines found. If this is a training log, add a dialect for it to your profile.")
     return Section("Log", tuple(sentences))
 

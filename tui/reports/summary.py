@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from tui.logs.core_row import CoreRow, EpochSummary, Spread, json_figure
+from tui.logs.core_row import CoreRow, Spread, json_figure
 from tui.logs.snapshot import CoreState, Snapshot
 from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.pod.accelerator import parse
@@ -120,36 +120,19 @@ class Summary:
     """The content of a report, independent of its format. Figures are the newest known; None: unknown."""
 
     facts: RunFacts
+    snapshot: Snapshot
     seconds: float | None
     """Duration from start to end, or from a log's first date to its last."""
-    epoch: int | None
-    step: int | None
     loss: Spread | None
-    rate_total: float | None
-    """Rate of the whole pod in `rate_unit`; None where it is unknown."""
-    rate_median: float | None
-    rate_unit: str | None
-    """`examples/s`, `it/s` or `tokens/s`; None where it is unknown or not the same for all cores."""
-    max_accuracy: float | None
-    data_wait_share: float | None
-    average_global_rate: float | None
-    total_train_time: float | None
-    epochs: tuple[EpochSummary, ...]
     rate_check: RateCheck | None
     workers: tuple[WorkerSummary, ...]
     cores: tuple[CoreRow, ...]
-    findings: tuple[Finding, ...]
-    """Problems of single cores, recorded by a keeper or found in the logs."""
     stragglers: tuple[Mapping[str, Any], ...]
     """The cost of each straggler, as `status --json` prints it."""
     remarks: tuple[str, ...]
     """What to look at first: failures, stragglers, inconsistent figures."""
-    lines: int
-    bytes: int
-    samples: int
-    dialects: Mapping[str, int]
     chart: tuple[ChartPoint, ...]
-    curves: tuple[ReportCurve, ...] = ()
+    curves: tuple[ReportCurve, ...]
 
 
 def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
@@ -160,28 +143,14 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
     findings = findings_of(facts.findings, snapshot, is_over=facts.is_over, first_failure=facts.first_failure)
     return Summary(
         facts=facts,
+        snapshot=snapshot,
         seconds=_seconds(facts.started, facts.ended),
-        epoch=snapshot.median_epoch,
-        step=snapshot.median_step,
         loss=loss_spread(snapshot),
-        rate_total=snapshot.rate_total,
-        rate_median=snapshot.rate_median,
-        rate_unit=snapshot.rate_unit,
-        max_accuracy=snapshot.max_accuracy,
-        data_wait_share=snapshot.data_wait_share,
-        average_global_rate=snapshot.facts.get("average_global_rate"),
-        total_train_time=snapshot.facts.get("total_train_time"),
-        epochs=snapshot.epochs,
         rate_check=check,
         workers=workers,
         cores=tuple(snapshot.rows()),
-        findings=findings,
         stragglers=tuple(straggler_rows(findings, snapshot)),
-        remarks=(*_remarks(facts, snapshot, workers, check), *finding_remarks(findings, is_over=facts.is_final)),
-        lines=snapshot.lines,
-        bytes=snapshot.bytes,
-        samples=snapshot.samples,
-        dialects=dict(snapshot.dialects),
+        remarks=(*_remarks(facts, snapshot, workers, check), *finding_remarks(findings, is_over=facts.is_over)),
         chart=chart_of(snapshot),
         curves=curves_of(snapshot),
     )
@@ -282,7 +251,7 @@ def _remarks(
         remarks += [f"Cause: {cause}.", *([f"Its last lines: {last_lines}"] if last_lines else [])]
     remarks += [f"{text[0].upper()}{text[1:]}." for text in restart_sentences(facts.restarts)]
     remarks += _end_remarks(workers)
-    remarks += _core_remarks(snapshot, was_live=not facts.is_over)
+    remarks += _core_remarks(snapshot)
     missing = missing_cores(snapshot, facts.cores_expected, len(facts.workers), is_over=facts.is_final)
     idle = [worker.worker for worker in workers if worker.worker is not None and not worker.samples]
     if idle and snapshot.samples:
@@ -313,29 +282,22 @@ def _end_remarks(workers: tuple[WorkerSummary, ...]) -> list[str]:
     return remarks
 
 
-def _core_remarks(snapshot: Snapshot, *, was_live: bool) -> list[str]:
-    """Return sentences about cores with problems, one per kind; an ended run's stragglers are in its findings."""
+def _core_remarks(snapshot: Snapshot) -> list[str]:
+    """Return sentences about cores without a finite loss and silent ones; stragglers are in the findings."""
     remarks = []
-    late = snapshot.straggling & was_live
-    for chosen, singular, plural in (
-        (
-            snapshot.state == CoreState.NAN,
-            "has a loss that is not a finite number",
-            "have a loss that is not a finite number",
-        ),
-        (late & snapshot.behind, "is behind the others", "are behind the others"),
-        (late & ~snapshot.behind, "is slower than the others", "are slower than the others"),
-        (snapshot.state == CoreState.SILENT, "has fallen silent", "have fallen silent"),
+    for state, problem in (
+        (CoreState.NAN, "a loss that is not a finite number"),
+        (CoreState.SILENT, "fallen silent"),
     ):
-        rows = [snapshot.row_at(int(index)) for index in chosen.nonzero()[0]]
+        rows = [snapshot.row_at(int(index)) for index in (snapshot.state == state).nonzero()[0]]
         if not rows:
             continue
         cores = [row.core for row in rows if row.core is not None]
         owners = sorted({row.worker for row in rows if row.worker is not None})
         location = f" ({name_ranks('worker', owners)})" if owners else ""
         subject = name_ranks("Core", cores) if cores else "The stream"
-        since = _since(rows) if rows[0].state == "nan" else ""
-        remarks.append(f"{subject}{location} {singular if len(rows) == 1 else plural}{since}.")
+        since = _since(rows) if state is CoreState.NAN else ""
+        remarks.append(f"{subject}{location} {'has' if len(rows) == 1 else 'have'} {problem}{since}.")
     return remarks
 
 

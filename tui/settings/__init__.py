@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tui.settings.fields import LOCAL_PROFILE
-from tui.settings.model import Settings
+from tui.settings.fields import LOCAL_PROFILE, Settings
 from tui.settings.profiles import profile_path, save_profile
 from tui.settings.resolve import load
 

@@ -10,8 +10,7 @@ from tui.pod.creation.gcloud_commands import list_create_options
 from tui.pod.creation.slice_request import SliceRequest
 from tui.pod.job_options import LAUNCH_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.secrets import is_secret
-from tui.settings.fields import EVERY_ZONE, FIELDS
-from tui.settings.model import Settings
+from tui.settings.fields import EVERY_ZONE, FIELDS, Settings
 
 _FLAGS = {"profile": "profile"} | {field.name: field.flag for field in FIELDS if field.flag}
 

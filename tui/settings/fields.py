@@ -1,10 +1,10 @@
-"""Every setting: its meaning, its parser and its default."""
+"""The settings: frozen values, each declared with its parser, its default and its meaning."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,34 +157,77 @@ def _endpoints(value: Any, place: Place) -> Mapping[str, str]:
     return table
 
 
-FIELDS = (
-    SettingField("project", _text, None, "Google Cloud project", flag="project"),
-    SettingField("zones", _zones, (), "zones to look in; none or -: every zone", flag="zone"),
-    SettingField("hosts", _path, None, "a file of SSH hosts to use instead of the API", flag="hosts"),
-    SettingField("user", _text, None, "user to log in as", flag="user"),
-    SettingField("identity", _path, None, "private SSH key file", flag="identity"),
-    SettingField("port", _port, None, "SSH port, if not the worker's default"),
-    SettingField("known_hosts", _paths, (), "files of trusted host keys in OpenSSH's format", flag="known_hosts"),
-    SettingField(
-        "host_keys",
-        _one_of("strict", "accept-new"),
-        "strict",
-        "what to do with an unknown host key",
-        flag="host_keys",
-    ),
-    SettingField(
-        "route", _one_of("external", "internal", "iap"), "external", "how to reach workers: external, internal or iap"
-    ),
-    SettingField("jump", _text, None, "jump host, [user@]host[:port]"),
-    SettingField("run_root", _text, RUN_ROOT, "directory of runs on a worker"),
-    SettingField(
-        "runtime", _one_of("pjrt", "cpu", "xrt", "none"), "pjrt", "runtime that a job's environment is prepared for"
-    ),
-    SettingField("dialects", _table, {}, "your own log formats", in_environment=False),
-    SettingField("thresholds", _thresholds, {}, "timeouts and limits", in_environment=False),
-    SettingField("endpoints", _endpoints, {}, "other addresses of the APIs", in_environment=False),
-    SettingField("token", _text, None, "token of a local pod", in_environment=False, is_secret=True),
-    SettingField("read_only", _switch, False, "refuse anything that changes or costs something", flag="read_only"),
+def _setting(default: Any, read: Read, meaning: str, **more: Any) -> Any:
+    made = SettingField("", read, default, meaning, **more)
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata={"setting": made})
+    return field(default=default, repr=not made.is_secret, metadata={"setting": made})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value and its origin, as `config show` prints them."""
+
+    name: str
+    value: Any
+    origin: str
+    """`flag`, `environment TPU_TUI_…`, `profile NAME (path)`, `gcloud configuration NAME` or `default`."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of one invocation."""
+
+    home: Path
+    """Directory of runs, profiles and accepted host keys: `$TPU_TUI_HOME`, else the user data directory."""
+    profile: str | None = None
+    project: str | None = _setting(None, _text, "Google Cloud project", flag="project")
+    zones: tuple[str, ...] = _setting((), _zones, "zones to look in; none or -: every zone", flag="zone")
+    hosts: Path | None = _setting(  # noqa: RUF009
+        None, _path, "a file of SSH hosts to use instead of the API", flag="hosts"
+    )
+    user: str | None = _setting(None, _text, "user to log in as", flag="user")
+    identity: Path | None = _setting(None, _path, "private SSH key file", flag="identity")  # noqa: RUF009
+    port: int | None = _setting(None, _port, "SSH port, if not the worker's default")
+    known_hosts: tuple[Path, ...] = _setting(
+        (), _paths, "files of trusted host keys in OpenSSH's format", flag="known_hosts"
+    )
+    host_keys: str = _setting(
+        "strict", _one_of("strict", "accept-new"), "what to do with an unknown host key", flag="host_keys"
+    )
+    """`strict` refuses an unknown host key, `accept-new` saves it."""
+    route: str = _setting(
+        "external", _one_of("external", "internal", "iap"), "how to reach workers: external, internal or iap"
+    )
+    jump: str | None = _setting(None, _text, "jump host, [user@]host[:port]")
+    run_root: str = _setting(RUN_ROOT, _text, "directory of runs on a worker")
+    runtime: str = _setting(
+        "pjrt", _one_of("pjrt", "cpu", "xrt", "none"), "runtime that a job's environment is prepared for"
+    )
+    dialects: Mapping[str, Any] = _setting({}, _table, "your own log formats", in_environment=False)
+    thresholds: Mapping[str, float] = _setting({}, _thresholds, "timeouts and limits", in_environment=False)
+    endpoints: Mapping[str, str] = _setting({}, _endpoints, "other addresses of the APIs", in_environment=False)
+    """`tpu` (gRPC host:port), `compute`, `oslogin`, `storage` (URLs). Set by a local pod."""
+    token: str | None = _setting(None, _text, "token of a local pod", in_environment=False, is_secret=True)
+    """The bearer token for a local pod's APIs; it is never sent beyond this machine."""
+    read_only: bool = _setting(False, _switch, "refuse anything that changes or costs something", flag="read_only")
+    account: str | None = None
+    """The account that gcloud is logged in with, for messages, and for OS Login if the credentials name none."""
+    origins: Mapping[str, Setting] = field(default_factory=dict)
+
+    @property
+    def runs_home(self) -> Path:
+        """The directory of run directories."""
+        return self.home / "runs"
+
+    @property
+    def own_known_hosts(self) -> Path:
+        """The file of host keys accepted here."""
+        return self.home / "known_hosts"
+
+
+FIELDS = tuple(
+    replace(part.metadata["setting"], name=part.name) for part in fields(Settings) if "setting" in part.metadata
 )
 """Every setting that a profile may hold."""
 

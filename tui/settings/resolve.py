@@ -10,9 +10,8 @@ from typing import Any
 
 from tui.errors import UsageError
 from tui.settings import gcloud
-from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, LOCAL_PROFILE, Place, SettingField
+from tui.settings.fields import ENVIRONMENT_PREFIX, FIELDS, LOCAL_PROFILE, Place, Setting, SettingField, Settings
 from tui.settings.home import loose_home
-from tui.settings.model import Setting, Settings
 from tui.settings.profiles import Profile, profile_path, read_profile
 
 _HOME_VARIABLE = f"{ENVIRONMENT_PREFIX}HOME"

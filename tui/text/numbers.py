@@ -21,6 +21,15 @@ def parse_integer(text: str | bytes, most: int = MOST_INTEGER) -> int | None:
     return value if value <= most else None
 
 
+def parse_number(text: str) -> float:
+    """Parse a finite number; NaN for any other text."""
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
 def is_integer(value: Any, least: int = -MOST_INTEGER, most: int = MOST_INTEGER) -> TypeGuard[int]:
     """Return whether a value is an integer within bounds; a bool is not."""
     return type(value) is int and least <= value <= most

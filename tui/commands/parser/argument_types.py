@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import re
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from tui.errors import UsageError
+from tui.text.numbers import parse_number
 from tui.text.timestamps import parse_time
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -28,11 +28,8 @@ DRY_RUN = "show what would be done, without doing it"
 
 def seconds(text: str) -> float:
     """Parse seconds: finite and not negative."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
+    value = parse_number(text)
+    if not value >= 0:
         raise argparse.ArgumentTypeError(f"must be a number of seconds, not {text!r}")
     return value
 

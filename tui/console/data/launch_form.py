@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tui.errors import UsageError
 from tui.pod.job_options import DEFAULTS, OPTIONS, JobOptions, OptionKind
 from tui.pod.slice import Slice
+from tui.text.numbers import parse_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,10 +117,7 @@ def _parse_count(text: str, name: str) -> int:
 
 
 def _parse_seconds(text: str, name: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
+    value = parse_number(text)
+    if not value >= 0:
         raise UsageError(f"{name} must be a number of seconds, not {text!r}")
     return value

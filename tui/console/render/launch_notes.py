@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from itertools import groupby
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from tui.errors import UsageError
 from tui.operator import digest
 from tui.planning.plan import make_plan
+from tui.text.numbers import parse_number
 from tui.text.printable import count_noun
 from tui.text.ranks import format_ranks
 
@@ -50,11 +50,8 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
 
 
 def _number(text: str, name: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
+    value = parse_number(text)
+    if not value > 0:
         remedy = "enter batch, steps and learning rate, e.g. 1024 5000 0.1"
         raise UsageError(f"{text!r} is not a {name}", remedy=remedy)
     return value

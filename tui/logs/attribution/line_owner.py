@@ -25,8 +25,8 @@ class LineOwner(NamedTuple):
     """Whether tools other than xla_dist have put labels before lines."""
     sectioned: bool = False
     """Whether the log has one section for each host, whose header names the worker."""
-    entries: Sequence[int | None] | None = None
-    """The worker of each entry of an export, in the order of the export; None: the log is no export."""
+    entries: Sequence[tuple[int | None, float | None]] | None = None
+    """The worker and the time of each entry of an export, in the order of the export; None: the log is no export."""
     written: float | None = None
     """When the log was last written to (Unix time), which gives the year of dates without one.
 
@@ -92,9 +92,9 @@ class _OwnersOfSections:
 
 
 class _OwnersOfEntries:
-    """Reads lines of an export: each belongs to the worker of its entry."""
+    """Reads lines of an export: each has the worker and the time of its entry."""
 
-    def __init__(self, owners: LineOwner, entries: Sequence[int | None]) -> None:
+    def __init__(self, owners: LineOwner, entries: Sequence[tuple[int | None, float | None]]) -> None:
         self._owners = owners
         self._entries = entries
         self._exports: ExportReader | None = None
@@ -107,4 +107,4 @@ class _OwnersOfEntries:
         index = self._exports.started - 1
         if belongs_to_none or not 0 <= index < len(self._entries):
             return self._owners.read(line)
-        return self._entries[index], None
+        return self._entries[index]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 from tui.errors import UsageError
 
@@ -38,121 +39,42 @@ _NOT_LOGS = {
 }
 
 
-class Unpacker(Protocol):
-    """The common interface of the standard library's decompressors, such as `bz2.BZ2Decompressor`."""
-
-    @property
-    def eof(self) -> bool:
-        """Return whether the compressed data has ended."""
-        ...
-
-    @property
-    def needs_input(self) -> bool:
-        """Return whether more bytes are needed to go on."""
-        ...
-
-    @property
-    def unused_data(self) -> bytes:
-        """The bytes after the end of the compressed data."""
-        ...
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Take more bytes (or none) and return at most `max_length` unpacked ones."""
-        ...
-
-
 class Packing(NamedTuple):
-    """A compression format."""
+    """A compression format, and the module whose `open` unpacks it."""
 
     name: str
     magic: bytes
-    unpacker: Callable[[], Unpacker]
-
-
-class _Gunzip:
-    """zlib's decompressor with the interface of the others."""
-
-    def __init__(self) -> None:
-        import zlib
-
-        self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 16)
-        self._held = b""
-
-    @property
-    def eof(self) -> bool:
-        """See `Unpacker`."""
-        return self._zlib.eof
-
-    @property
-    def needs_input(self) -> bool:
-        """See `Unpacker`."""
-        return not self._held and not self.eof
-
-    @property
-    def unused_data(self) -> bytes:
-        """See `Unpacker`."""
-        return self._zlib.unused_data
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """See `Unpacker`."""
-        unpacked = self._zlib.decompress(self._held + data, max(0, max_length))
-        self._held = self._zlib.unconsumed_tail
-        return unpacked
-
-
-def _bunzip2() -> Unpacker:
-    import bz2
-
-    return bz2.BZ2Decompressor()
-
-
-def _unxz() -> Unpacker:
-    import lzma
-
-    return lzma.LZMADecompressor()
-
-
-def _unzstd() -> Unpacker:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    unpacker: Unpacker = zstd.ZstdDecompressor()
-    return unpacker
+    module: str
 
 
 PACKINGS = (
-    Packing("gzip", b"\x1f\x8b", _Gunzip),
-    Packing("zstd", b"\x28\xb5\x2f\xfd", _unzstd),
-    Packing("bzip2", b"BZh", _bunzip2),
-    Packing("xz", b"\xfd7zXZ\x00", _unxz),
+    Packing("gzip", b"\x1f\x8b", "gzip"),
+    Packing("zstd", b"\x28\xb5\x2f\xfd", "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"),
+    Packing("bzip2", b"BZh", "bz2"),
+    Packing("xz", b"\xfd7zXZ\x00", "lzma"),
 )
 
 
 def unpacked(file: IO[bytes], packing: Packing, size: int, name: str) -> Iterator[bytes]:
-    """Yield the unpacked bytes of a file in blocks of `size`; concatenated packed files are read as one.
+    """Yield the unpacked bytes of a file in blocks of at most `size`; concatenated packed files are read as one.
 
     Raises UsageError, with `name` for the file, where the data is cut off or broken, after yielding all that is
     readable.
     """
-    unpacker = packing.unpacker()
-    data = file.read(size)
-    while data or not unpacker.needs_input:
-        try:
-            block = unpacker.decompress(data, size)
-        except Exception as error:  # each library has its own errors, without a common base
-            raise _broken(name, packing, str(error)) from error
-        if block:
-            yield block
-        data = b""
-        if unpacker.eof:
-            data = (unpacker.unused_data or file.read(size)).lstrip(b"\0")
-            if not data.startswith(packing.magic):
+    with import_module(packing.module).open(file) as stream:
+        while True:
+            try:
+                # `read` would lose the bytes right before an error.
+                block = stream.read1(size)
+            except EOFError as error:
+                raise _broken(name, packing, "it is cut off") from error
+            except Exception as error:  # each library has its own errors, without a common base
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise  # the file cannot be read
+                raise _broken(name, packing, str(error)) from error
+            if not block:
                 return
-            unpacker = packing.unpacker()
-        elif unpacker.needs_input:
-            data = file.read(size)
-    raise _broken(name, packing, "it is cut off")
+            yield block
 
 
 def _broken(name: str, packing: Packing, why: str) -> UsageError:
@@ -194,7 +116,15 @@ def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
         packing = next((packing for packing in PACKINGS if head.startswith(packing.magic)), None)
         if packing is not None:
             file.seek(0)
-            head = next(unpacked(file, packing, HEAD, name), b"")
+            head = b""
+            try:
+                for block in unpacked(file, packing, HEAD, name):
+                    head += block
+                    if len(head) >= HEAD:
+                        break
+            except UsageError:
+                if not head:
+                    raise
     if not head:
         raise UsageError(f"{name} is empty", remedy="a log with at least one line is needed")
     _refuse_binary(name, head)

@@ -25,7 +25,10 @@ class Choice:
     worker: int | None = None
     core: int | None = None
     since: float | None = None
-    """A date and time of the log, in seconds as if UTC; a line without a date counts as old as the one before."""
+    """A date and time of the log, in seconds as if UTC; a line without a date counts as old as the one before.
+
+    In an export of Cloud Logging, lines have the time of their entry, and lines without one are unwanted.
+    """
 
     @property
     def is_everything(self) -> bool:
@@ -33,8 +36,7 @@ class Choice:
         return self == Choice()
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
+class Picked(NamedTuple):
     """A wanted line, or a piece of one that is too long to be held: its offset, and its bytes with the line end."""
 
     offset: int
@@ -98,6 +100,8 @@ class Picker:
         """Return whether a line is new enough; one without a date, as in a traceback, is as new as the one before."""
         if moment is not None:
             self._is_since[worker] = self._is_since[None] = moment >= since
+        elif self._owners.entries:
+            return False
         return self._is_since.get(worker, self._is_since.get(None, False))
 
 

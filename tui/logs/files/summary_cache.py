@@ -64,7 +64,7 @@ class LogSummary(NamedTuple):
         numbers = {(number, address): int(worker) for number, address, worker in document["numbers"]}
         labels = frozenset(label.encode("latin-1") for label in document["labels"])
         flags = {name: bool(document[name]) for name in ("xla_dist", "carried", "sectioned")}
-        entries = None if document["entries"] is None else list(document["entries"])
+        entries = None if document["entries"] is None else [(worker, time) for worker, time in document["entries"]]
         owners = LineOwner(numbers, labels, entries=entries, **flags)
         return cls([dict(row) for row in document["rows"]], owners)
 
