@@ -41,7 +41,7 @@ class Project:
 @pytest.fixture
 async def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Project]:
     monkeypatch.setattr("tui.cloud.state_reports._FIRST_POLL_S", 0.02)
-    monkeypatch.setattr("tui.cloud.storage.buckets.LOCAL_RETRY_S", 0.2)
+    monkeypatch.setattr("tui.cloud.storage.buckets.retry_limits", lambda *_given, **_named: (0.2, 0.2))
     compute = FaultyComputeService(SocketHosts(), zone="local-a")
     compute.faults.operation_seconds = 0.02
     async with serving(rest_routes=compute.routes(), store=compute.store) as (service, hosts):

@@ -11,14 +11,12 @@ from typing import Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s, unreachable
 from tui.cloud.credentials import find_credentials
-from tui.cloud.retries import LISTING_RESTARTS, LOCAL_RETRY_S, pauses
+from tui.cloud.retries import LISTING_RESTARTS, pauses, retry_limits
 from tui.errors import CloudError, TpuTuiError
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
 
-RETRY_S = 15.0
-"""How long one request is repeated while the service is unavailable."""
 _COMPUTE = "https://compute.googleapis.com"
 _SERVICE = "compute.googleapis.com"
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded")
@@ -35,7 +33,7 @@ class ComputeClient:
     def __init__(self, settings: Settings, *, patience: float | None) -> None:
         self.endpoint = settings.endpoints.get("compute", "")
         self._session, its_project = open_session(self.endpoint, settings.token)
-        self._retry_s = patience or (LOCAL_RETRY_S if self.endpoint else RETRY_S)
+        self._retry_s, self._least_s = retry_limits(patience, is_local=bool(self.endpoint))
         self.project = settings.project or its_project or ("local" if self.endpoint else "")
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
@@ -85,7 +83,7 @@ class ComputeClient:
         deadline, waits = time.monotonic() + self._retry_s, pauses()
         while True:
             try:
-                return self._send_once(verb, url, query, body, max(1.0, deadline - time.monotonic()))
+                return self._send_once(verb, url, query, body, max(self._least_s, deadline - time.monotonic()))
             except (GoogleAPICallError, RequestException) as error:
                 pause = max(retry_delay_s(error), next(waits))
                 if not _is_passing(error) or time.monotonic() + pause >= deadline:

@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, unreachable
 from tui.cloud.credentials import find_credentials, silence_libraries
-from tui.cloud.retries import LOCAL_RETRY_S, RETRY_S
+from tui.cloud.retries import retry_limits
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.settings import Settings
 
@@ -131,7 +131,8 @@ class Buckets:
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
         self._endpoint = settings.endpoints.get("storage", "")
-        self._retry_s = patience or (LOCAL_RETRY_S if self._endpoint else RETRY_S)
+        self._retry_s, least_s = retry_limits(patience, is_local=bool(self._endpoint))
+        self._answer_s = max(self._retry_s, least_s)
         self._project = settings.project
         self._client: Any = None
         self._opening = asyncio.Lock()
@@ -144,7 +145,7 @@ class Buckets:
         client = await self._open()
         resource = await self._ask(
             f"bucket {bucket} cannot be read",
-            lambda: client.get_bucket(bucket, **self._options(self._retry_s)),
+            lambda: client.get_bucket(bucket, **self._options(self._answer_s)),
             _READER,
         )
         regions = tuple(str(region).upper() for region in resource.data_locations or ())
@@ -155,7 +156,9 @@ class Buckets:
         client = await self._open()
         bucket = client.bucket(url.bucket)
         resource = bucket.blob(url.name) if url.name else bucket
-        return bool(await self._ask(f"{url} cannot be read", lambda: resource.exists(**self._options(self._retry_s))))
+        return bool(
+            await self._ask(f"{url} cannot be read", lambda: resource.exists(**self._options(self._answer_s)))
+        )
 
     async def version(self, url: BucketUrl) -> ObjectVersion:
         """Return the object's present version.
@@ -167,7 +170,7 @@ class Buckets:
             raise UsageError(what, why="it names no object", remedy=f"gcloud storage ls {url} shows what is there")
         client = await self._open()
         bucket = client.bucket(url.bucket)
-        options = self._options(self._retry_s)
+        options = self._options(self._answer_s)
         blob = await self._ask(what, lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
         if blob is None:
             raise await self._missing(url, what)
@@ -252,7 +255,7 @@ class Buckets:
     async def _generation_of(self, url: BucketUrl, owner: str) -> int:
         """Return the generation of the object that `owner` may replace, 0 if there is none. Raises UsageError."""
         client = await self._open()
-        bucket, options = client.bucket(url.bucket), self._options(self._retry_s)
+        bucket, options = client.bucket(url.bucket), self._options(self._answer_s)
         blob = await self._ask(f"{url} cannot be read", lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
         if blob is None:
             return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
-from tui.cloud.retries import LISTING_RESTARTS, LOCAL_RETRY_S, RETRY_S, pauses
+from tui.cloud.retries import LISTING_RESTARTS, pauses, retry_limits
 from tui.errors import CloudError, TpuTuiError, UnknownZone, UsageError
 from tui.procs.lazy_imports import without
 from tui.settings import Settings
@@ -38,7 +38,7 @@ class ApiConnection(Generic[Client]):
 
     def __init__(self, settings: Settings, patience: float | None = None) -> None:
         self._endpoint = settings.endpoints.get("tpu", "")
-        self._retry_s = patience or (LOCAL_RETRY_S if self._endpoint else RETRY_S)
+        self._retry_s, self._least_s = retry_limits(patience, is_local=bool(self._endpoint))
         self._token = settings.token
         self._project = settings.project
         self._client: Client | None = None
@@ -98,7 +98,7 @@ class ApiConnection(Generic[Client]):
         while True:
             remaining_s = started_at + self._retry_s - clock()
             try:
-                answer = await call(client, max(1.0, remaining_s))
+                answer = await call(client, max(self._least_s, remaining_s))
                 break
             except (GoogleAPIError, GoogleAuthError) as error:
                 is_lost = is_lost or isinstance(error, ServerError)
