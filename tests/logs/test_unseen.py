@@ -15,6 +15,7 @@ MISSED = {
     "chatglm-efficient-tuning-ppo-dict-behind-bar",
     "cosface-train-epoch-bracket-glued-iteration",
     "cptfm-train-val-without-the-word-loss",
+    "fairseq-lua-updates-words-per-second-checkpoint",
     "grpo-sentences",
     "hf-trainer-with-bar",
     "min-max-gpt-deepspeed-logger",
@@ -28,6 +29,7 @@ MISSED = {
     "tgan-json-slash-names",
     "tinygrad-llama-numbered",
     "tinygrad-llama-value-before-name",
+    "xgboost-bracket-round-eval-before-train",
 }
 """Excerpts that are not read correctly yet; one that is read correctly must leave this list."""
 

@@ -38,6 +38,7 @@ SETS = (
     "held_out_december",
     "renumbered_december_2",
     "held_out_december_2",
+    "renumbered_december_3",
 )
 HELD_OUT = {"held_out_december_2"}
 """Sets whose differences are never printed."""

@@ -22,7 +22,7 @@ _SETTING = rb"^(?P<outer>[^\w\n]{0,60})(?&LOGGED)(?P<lead>[^\w\n]{0,60})[A-Za-z]
 _EVALUATES = rb"(?<![A-Za-z])(?&EVALUATION)"
 
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
-_EPOCHS = ("epoch", "epochs", "e")
+_EPOCHS = ("epoch", "epochs", "epoch_num", "e")
 _LOSSES = (
     "train_loss", "training_loss", "loss_train", "train_loss_step", "trn_loss", "loss",
     "total_loss", "train_total_loss", "main_loss",
@@ -36,7 +36,7 @@ _SPLITS = ("train", "split", "phase", "mode", "stage")
 _TRAINING = (b"true", b"yes")
 
 _VALUE = rb"(?&NUMBER)(?=(?:s|/\d{1,9})?$)"
-_BAR = rb":? {1,4}\d{1,3}%\|[^|\n]{0,1000}\| ?(?&STEP)/\d{1,12} \[(?&BAR_RATE)"
+_BAR = rb":? {1,4}\d{1,3}%(?:\|[^|\n]{0,1000}\|)? ?(?&STEP)/\d{1,12} \[(?&BAR_RATE)"
 """The bar behind a row that is drawn again at every step."""
 _FIGURE = rb"(?:(?&NUMBER)(?:[s%GM]|/\d{1,9})?|\d{1,3}(?::\d\d){1,2}(?:\.\d{1,6})?|None|#na#)$"
 _CELL = re.compile(rb"\S+(?: \S+)*")
@@ -333,7 +333,7 @@ def _compiled(source: bytes) -> re.Pattern[bytes]:
 
 
 def _column_name(cell: bytes) -> str:
-    return cell.decode("ascii", "replace").lower().replace(" ", "_")
+    return cell.decode("ascii", "replace").lower().replace(" ", "_").replace("-", "_")
 
 
 def _separator_of(header: bytes) -> bytes:

@@ -17,6 +17,8 @@ _EVALUATED_BEHIND = re.compile(
     rb"|.*[(\[](?i:val(?:id(?:ation)?)?|eval(?:uation)?|test|dev)(?: set)?[)\]]\W{0,8}$"
 )
 """Text after a loss that says that it is an evaluation's."""
+_COST_OF_TIME = re.compile(rb" ?(?:m?s|sec(?:ond)?s?|min(?:ute)?s?|h(?:ou)?rs?)(?![A-Za-z])")
+"""The unit of a cost that is a duration: `Cost=226 sec`."""
 _NEUTRAL_UNIT = re.compile(rb"[ \t]{0,8}(?:$|[^\w%\s]|(?=[A-Za-z_\d+-])(?<=[ \t]))|(?=\s)")
 
 
@@ -104,6 +106,8 @@ def _main(parts: Sequence[Value]) -> Value | None:
 
 def _is_figure(text: bytes, value: Value) -> bool:
     """Return whether a number can be a loss: it has no total, no per cent sign and no unit."""
+    if b"cost" in value.words and _COST_OF_TIME.match(text, value.end):
+        return False
     return not value.is_place and _NEUTRAL_UNIT.match(text, value.end) is not None
 
 
