@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 from tui.console.data.tasks import Tasks
 
@@ -43,3 +44,10 @@ async def test_closing_waits_for_a_task_that_another_one_has_replaced() -> None:
     assert old.has_ended
     assert new.has_ended
     assert not tasks.running("")
+
+
+async def test_work_that_is_cancelled_before_it_begins_is_closed() -> None:
+    tasks, running = Tasks(), SlowEnd().run()
+    tasks.start("checks", running)
+    await tasks.close()
+    assert inspect.getcoroutinestate(running) == inspect.CORO_CLOSED

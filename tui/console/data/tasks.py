@@ -35,7 +35,8 @@ class Tasks:
     ) -> None:
         """Run `work`; pass what it raises to `on_error`."""
         self.cancel(name)
-        self._tasks[name] = asyncio.create_task(self._run_guarded(name, work, on_error), name=name)
+        task = self._tasks[name] = asyncio.create_task(self._run_guarded(name, work, on_error), name=name)
+        task.add_done_callback(lambda _: work.close())  # it never began if the task was cancelled before
 
     async def _run_guarded(
         self, name: str, work: Coroutine[Any, Any, None], on_error: Callable[[TpuTuiError], None] | None
