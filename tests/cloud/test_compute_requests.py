@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -29,11 +30,12 @@ def requests_to(home: Path, endpoint: str = "http://127.0.0.1:1") -> ComputeRequ
 
 
 @contextmanager
-def answering(body: bytes) -> Iterator[str]:
-    """Serve one answer to every request, and yield the address."""
+def answering(body: bytes, *, after_s: float = 0.0) -> Iterator[str]:
+    """Serve one answer to every request, `after_s` seconds later, and yield the address."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            time.sleep(after_s)
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -100,3 +102,14 @@ async def test_a_server_that_is_not_compute_engine_is_not_reported_as_down(tmp_p
             await requests.get("disk data cannot be read", "compute.disks.get", "zones/z/disks/data")
         await requests.close()
     assert caught.value.why == f"{address} does not answer as Compute Engine does"
+
+
+async def test_a_local_pod_that_answers_late_is_not_reported_as_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tui.cloud.retries.LOCAL_RETRY_S", 0.1)
+    with answering(b'{"name": "late"}', after_s=1.5) as endpoint:
+        requests = requests_to(tmp_path, endpoint)
+        answer = await requests.ask("it cannot be read", "", lambda client: client.get("local"))
+        assert answer == {"name": "late"}
+        await requests.close()
