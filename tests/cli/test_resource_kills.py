@@ -11,14 +11,15 @@ from tests.chaos.leftovers import LeftoverHunt
 from tests.pods import pod_process_in
 from tests.stores import needs_store
 
-ROUNDS = 8
+ROUNDS = 4
 
 
 @needs_store
 @pytest.mark.timing
-def test_whatever_a_killed_command_leaves_is_listed_and_removed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", [27, 29])
+def test_whatever_a_killed_command_leaves_is_listed_and_removed(seed: int, tmp_path: Path) -> None:
     with pod_process_in(tmp_path) as pod:
-        hunt = LeftoverHunt(tmp_path, pod.announcement, random.Random(27))
+        hunt = LeftoverHunt(tmp_path, pod.announcement, random.Random(seed))
         for _ in range(ROUNDS):
             hunt.round()
         hunt.clean()
