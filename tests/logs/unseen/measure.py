@@ -39,8 +39,10 @@ SETS = (
     "renumbered_december_2",
     "held_out_december_2",
     "renumbered_december_3",
+    "renumbered_december_4",
+    "held_out_december_4",
 )
-HELD_OUT = {"held_out_december_2"}
+HELD_OUT = {"held_out_december_4"}
 """Sets whose differences are never printed."""
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6
