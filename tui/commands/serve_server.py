@@ -27,6 +27,7 @@ from textual_serve.download_manager import DownloadManager
 
 from tui.aio.timeouts import within
 from tui.commands._compat_textual_serve import process_of
+from tui.procs.child_signals import kill_child
 
 _LOOPBACK_NAMES = {"127.0.0.1", "localhost", "::1"}
 _KEY_BYTES = 24
@@ -194,8 +195,7 @@ class ServedConsole:
         try:
             await within(self._ask_to_quit(process), QUITTING_S)
         except asyncio.TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            kill_child(process)
             await process.wait()
 
     async def _ask_to_quit(self, process: asyncio.subprocess.Process) -> None:

@@ -19,6 +19,7 @@ from tui.console.data.tasks import to_problem
 from tui.console.screens.exec import ExecDialog
 from tui.errors import UsageError
 from tui.pod.slice import Slice
+from tui.procs.child_signals import kill_child
 
 if TYPE_CHECKING:
     from tui.console.context import ConsoleContext
@@ -132,5 +133,4 @@ async def _run(argv: Sequence[str]) -> int:
     try:
         return await program.wait()
     finally:
-        if program.returncode is None:
-            program.terminate()
+        kill_child(program, signal.SIGTERM)

@@ -39,6 +39,7 @@ from tui.localpod.api.owner import NotTheOwner, check_site, check_token
 from tui.localpod.bucket.bucket_labels import BucketLabels, is_about_buckets
 from tui.localpod.bucket.network_namespace import enter_namespace, refusal_reason
 from tui.localpod.bucket.socket_owner import SocketOwners
+from tui.procs.child_signals import kill_child
 
 _TRIES = 5
 """Attempts to start the server: a free port can be taken before the server binds it."""
@@ -223,7 +224,7 @@ async def _serve(listener: socket.socket, command: Sequence[str], owner_check: O
             await asyncio.get_running_loop().create_server(server, sock=listener)
             await _end_of_input()
         finally:
-            process.kill()
+            kill_child(process)
             await process.wait()
 
 

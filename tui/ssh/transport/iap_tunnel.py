@@ -18,6 +18,7 @@ from tui.aio.background_tasks import BackgroundTasks
 from tui.aio.backoff import backoff
 from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
+from tui.procs.child_signals import kill_child
 from tui.ssh import errors
 from tui.ssh.errors import SshError
 from tui.ssh.transport.iap_protocol import (
@@ -162,9 +163,8 @@ class IapTunnels:
         try:
             token, complaint = await process.communicate()
         finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            kill_child(process)
+            await process.wait()
         if process.returncode:
             raise errors.IAP_NO_TOKEN.error(worker, words=complaint.decode("utf-8", "replace"))
         return token.decode().strip()
