@@ -19,7 +19,7 @@ STEPS = (
     "iteration {s}:", "Iter: [{s}/1000]", "global_step = {s}", "batch {s}/1000", "it {s}", "Step [{s}/1000]",
     "step {s:>6}/1000", "steps: {s}", "update {s}", "Train step: {s}", "train_step={s}", "Iteration #{s}", "STEP {s}",
     "<{s}/1000>", "Batch {s} of 1000", "{s}/1000 steps", "iter ({s}/1000)", "batch_idx={s}",
-    "step-{s}", "[{s:>5}/ 1000]", "current step: {s}",
+    "step-{s}", "[{s:>5}/ 1000]", "current step: {s}", "opt_step {s}", "batch index: {s}",
 )  # fmt: skip
 EPOCHS = (
     "", "", "epoch 3", "Epoch: 3", "Epoch [3/10]", "epoch=3", "ep 3/10", "[Epoch 3]", "Epoch 3/10", "Epoch: [3]",
@@ -31,12 +31,13 @@ LOSSES = (
     "training loss = {l}", "loss:{l}", "Loss: {l} (avg {l})", "total_loss: {l}", "'loss': {l}", '"loss": {l}',
     "mean_loss={l}", "lm loss: {l}", "ce_loss: {l}", "nll_loss {l}", "loss {l:.3e}", "xent={l}", "loss(avg) {l}",
     "Loss => {l}", "loss -> {l}", "losses: total={l}", "running loss: {l}", "loss: tensor({l})", "loss is {l}",
+    "loss:   {l}", "loss  {l}",
 )  # fmt: skip
 RATES = (
     "", "", "{r} samples/s", "samples/s: {r}", "img/s={r}", "throughput: {r} samples/s", "tokens/s {r}",
     "speed: {r} examples/sec", "tok/s: {r}", "{r} it/s", "samples/sec {r}", "tokens_per_second: {r}",
     "perf/samples_per_second={r}", "({r} samples/sec)", "examples/s = {r}", "steps/s: {r}", "{r} seq/s", "tps: {r}",
-    "ips: {r} images/s", "throughput {r}", "[{r} img/s]", "step/s {r}",
+    "ips: {r} images/s", "throughput {r}", "[{r} img/s]", "step/s {r}", "items/s {r}",
 )  # fmt: skip
 PACES = (
     "{p} s/it", "{p}s/it", "{p} sec/step", "sec/step: {p}", "s/step {p}", "{m} ms/step", "ms/step: {m}",
@@ -61,6 +62,19 @@ EVALUATIONS = (
     "Test: [5/100] Loss 9.9 (9.9)", "Evaluation: loss=9.9", "eval/loss: 9.9", "test loss: 9.9 acc: 12",
     "{{'eval_loss': 9.9, 'eval_runtime': 3.3}}", "Best val loss: 9.9", "val: loss 9.9", "Dev loss: 9.9",
 )  # fmt: skip
+HEADINGS = (
+    "Epoch 3", "Epoch: 3", "Epoch:3", "Epoch 3/10", "Epoch [3/10]", "Epoch: [3]", "epoch=3", "[Epoch 3]",
+    "Epoch (3/10)", "epoch-3", "epoch_3", "epoch3", "Epoch #3", "Epoch - 3", "Epoch 3 of 10", "epoch number 3",
+    "epoch no. 3", "epoch is 3", "Train Epoch: 3", "EPOCH: 3/10", "Epoch : 3", "epoch:\t3", "Starting epoch 3",
+    "Epoch 3 starts", "Epoch 3 start", "Now training epoch 3", "This is epoch 3", "Enter epoch 3", "global epoch 3",
+    "Epoch 3, lr: 0.001", "Epoch\uff1a3", "Epoch: 3 / 10", "epoch num: 3", "epoch | 3", "Training: epoch 3",
+    "====> Epoch: 3", "Epoch 3 (train)",
+)  # fmt: skip
+RULES = ("{}", "----- {} -----", "======== {} ========", "*** {} ***", "{} ----------", "  {}", "[{}]", "## {}")
+BELOW_HEADINGS = (
+    "batch {s} loss {l}", "step {s}/1000, loss: {l}", "[{s}/1000] loss: {l}", "loss: {l}  [{s:>5}/60000]",
+    "{s}/1000 [==>....] - loss: {l}",
+)  # fmt: skip
 BARS = (
     "loss={l}", "loss={l}, lr=0.001", "lr=0.001, loss={l}", "loss: {l}", "train_loss={l}", "Loss={l}, acc=0.71",
     "v_num=3, train_loss={l}",
@@ -80,6 +94,7 @@ class Layout:
     has_epoch: bool
     has_rate: bool
     below: str | None = None
+    heading: str | None = None
 
 
 def line(rng: random.Random, rates: Sequence[str] = RATES) -> Layout:
@@ -108,6 +123,17 @@ def line_before_an_evaluation(rng: random.Random) -> Layout:
     return Layout(layout.line, layout.has_epoch, layout.has_rate, rng.choice(EVALUATIONS))
 
 
+def line_below_an_epoch(rng: random.Random) -> Layout:
+    lead = rng.choice(LEADS)
+    heading = lead + rng.choice(RULES).format(rng.choice(HEADINGS))
+    return Layout(lead + rng.choice(BELOW_HEADINGS), True, False, heading=heading)
+
+
+def pair_of_a_rank(rng: random.Random) -> Layout:
+    """Return epoch and batch as PyTorch's tutorials print them, behind a tag."""
+    return Layout(rng.choice(("", "[rank0] ", "[train] ", "Train: ")) + "[3, {s:>5}] loss: {l}", True, False)
+
+
 def bar(rng: random.Random) -> Layout:
     """Return a bar of tqdm, drawn in ASCII."""
     return Layout(
@@ -133,7 +159,17 @@ def record(rng: random.Random) -> Layout:
 
 
 @pytest.mark.parametrize(
-    "make", [line, line_with_the_time_of_a_step, line_of_a_rank, line_before_an_evaluation, bar, record]
+    "make",
+    [
+        line,
+        line_with_the_time_of_a_step,
+        line_of_a_rank,
+        line_before_an_evaluation,
+        line_below_an_epoch,
+        pair_of_a_rank,
+        bar,
+        record,
+    ],
 )
 def test_every_figure_of_a_line_is_read(make: Callable[[random.Random], Layout]) -> None:
     rng = random.Random(11)
@@ -144,6 +180,7 @@ def test_every_figure_of_a_line_is_read(make: Callable[[random.Random], Layout])
 def check(layout: Layout) -> tuple[str, bool]:
     """Read some lines of a layout; return the last one, and whether the newest sample is what it says."""
     demux = Demux()
+    demux.feed(0, b"" if layout.heading is None else f"{layout.heading}\n".encode())
     for number in range(1, LINES_OF_A_LAYOUT + 1):
         step, loss, rate = 10 * number, round(6.5 - 0.317 * number, 4), round(251.3 + 7.7 * number, 1)
         pace = 0.25 + 0.01 * number

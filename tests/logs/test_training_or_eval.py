@@ -80,6 +80,17 @@ def test_the_first_plain_loss_below_an_epoch_is_the_training_loss() -> None:
     assert read_lines("Epoch 4/10", "Validation:", "Loss: 0.375").state.samples == 0
 
 
+def test_an_epoch_that_is_named_again_heads_its_evaluation() -> None:
+    demux = read_lines(
+        "Epoch:9", "loss: 0.9", "Epoch:9", "loss: 1.9", "Epoch:10", "loss: 0.8", "Epoch:10", "loss: 1.8"
+    )
+    assert (rows_of(demux), demux.state.samples) == ([(10, None, 0.8, None)], 2)
+
+
+def test_the_time_of_a_step_is_no_step() -> None:
+    assert read_lines("seconds for training step: 4.601", "loss: 5.85").state.samples == 0
+
+
 def test_more_losses_than_an_epoch_ends_with_are_those_of_its_batches() -> None:
     losses = [f"loss: 0.{number}, acc: 0.5" for number in range(1, 9)]
     assert rows_of(read_lines("Epoch 4", *losses[:5])) == [(4, None, 0.1, None)]

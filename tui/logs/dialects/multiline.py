@@ -22,6 +22,7 @@ _SETTING = rb"^(?P<outer>[^\w\n]{0,60})(?&LOGGED)(?P<lead>[^\w\n]{0,60})[A-Za-z]
 _EVALUATES = rb"(?<![A-Za-z])(?&EVALUATION)"
 
 _STEPS = ("global_step", "step", "iteration", "iter", "training_step", "train_step", "steps", "update", "batch", "#")
+_COUNTS = {"step", "epoch"}
 _EPOCHS = ("epoch", "epochs", "epoch_num", "e")
 _LOSSES = (
     "train_loss", "training_loss", "loss_train", "train_loss_step", "trn_loss", "loss",
@@ -109,6 +110,7 @@ class TableHeader:
             "rate": _first(_RATES, names),
         }
         self._places = {column: index for column, index in columns.items() if index is not None}
+        self._is_counted = not self._places.keys().isdisjoint(_COUNTS)
         self._unit = {"unit": names[self._places["rate"]].encode()} if "rate" in self._places else {}
         self._split = _first(_SPLITS, names)
         self._dialect = _ROW if "step" in self._places else _ROW_OF_EPOCH
@@ -117,8 +119,8 @@ class TableHeader:
 
     @property
     def is_training(self) -> bool:
-        """Return whether the rows have a training loss, and a step or an epoch."""
-        return "loss" in self._places and len(self._places.keys() & {"step", "epoch"}) > 0
+        """Return whether the rows have a training loss, and a step or an epoch; between tabs, the loss suffices."""
+        return "loss" in self._places and (self._is_counted or self._separator == b"\t")
 
     def _cells(self, line: bytes) -> list[bytes]:
         text = _DRAWN.sub(b"|", line[max(0, line.find(b"|")) if self._is_led else 0 :]).strip(b" \r")
@@ -143,9 +145,9 @@ class TableHeader:
             name: match[0] for name, index in self._places.items() if (match := _compiled(_VALUE).match(cells[index]))
         }
         values |= {} if bar is None else {name: value for name, value in bar.groupdict().items() if value is not None}
-        if not values.keys() & {"step", "epoch"} or "loss" not in values:
+        if (self._is_counted and values.keys().isdisjoint(_COUNTS)) or "loss" not in values:
             return dialect, {}
-        progress = max(float(values[name]) for name in ("step", "epoch") if name in values)
+        progress = max((float(values[name]) for name in _COUNTS if name in values), default=self._last)
         if progress < self._last or not self._trains(cells):
             return dialect, {}
         self._last = progress
@@ -203,7 +205,7 @@ class ValueTable:
             for column, names in _VALUES_BY_COLUMN.items()
         }
         sample = {column: self._values[name] for column, name in found.items() if name is not None}
-        if "loss" not in sample or not sample.keys() & {"step", "epoch"}:
+        if "loss" not in sample or sample.keys().isdisjoint(_COUNTS):
             return {}
         unit = found["rate"]
         return sample if unit is None else sample | {"unit": unit.encode()}

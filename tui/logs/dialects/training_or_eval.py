@@ -165,16 +165,18 @@ class TrainingStage:
             worker.evaluation, worker.heading, worker.is_evaluating = None, UNKNOWN, False
 
     def name_epoch(self, slot: int, epoch: int, moment: str) -> None:
-        """Note that a worker named an epoch, at a `Dialect.moment`."""
+        """Note that a worker named an epoch, at a `Dialect.moment`; one named again may head its evaluation."""
         worker = self._worker(slot)
-        worker.epoch, worker.is_epoch_new = epoch, bool(moment) or (worker.is_epoch_new and epoch == worker.epoch)
+        is_again = epoch == worker.epoch
+        worker.epoch, worker.is_epoch_new = epoch, worker.is_epoch_new if is_again else bool(moment)
         worker.losses = 0
         if not moment:
             return
         if moment == "above":
             worker.heading = epoch
-        worker.full_bar = worker.total = worker.evaluation = None
-        worker.is_evaluating = False
+        worker.full_bar = worker.total = None
+        if not is_again:
+            worker.evaluation, worker.is_evaluating = None, False
 
     def begin_training(self, slot: int) -> None:
         """Note that a worker's next lines are training's."""

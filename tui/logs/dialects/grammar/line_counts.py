@@ -9,6 +9,8 @@ from tui.logs.dialects.catalogue_files import read_catalogue
 from tui.logs.dialects.grammar.line_values import COUNT, Value, words_meaning
 
 _BEFORE_LOSS = re.compile(rb"[^\w\n=]{1,6}(?:(?i:train(?:ing)?)[^\w\n]{0,3})?")
+_BEHIND_LOSS = re.compile(rb"\s{0,4}[\[(]\s{0,12}\d{1,12} ?/ ?\s{0,12}\d{1,12} ?[\])]\s{0,8}$")
+"""A step with its total in brackets behind the loss, at the end of the line: `loss: 0.5  [ 6400/60000]`."""
 _BAR_BEHIND = re.compile(rb"\] {0,4}\|")
 _PADDED = 12
 """Most bytes between a nameless step and its opening bracket: `[    100]`."""
@@ -76,6 +78,7 @@ def choose_place(
 ) -> tuple[Value | None, Value | None]:
     """Return step and epoch of a line that does not name its step: the last two numbers with a total before the loss.
 
+    Without any, the step may be in brackets right behind the loss.
     Such a number right before the name of the epoch only repeats the epoch if both have the same number of digits.
     """
     for index, value in reversed(list(enumerate(values))):
@@ -96,6 +99,8 @@ def choose_place(
             before = None
         is_epoch = epoch is None and before is not None and (before.is_place or before.leads)
         return value, before if is_epoch else epoch
+    if _BEHIND_LOSS.match(text, loss.end):
+        return next(value for value in values if value.start > loss.end), epoch
     return (None, epoch) if epoch is not None else _choose_nameless(text, values, loss, start)
 
 
@@ -124,13 +129,14 @@ def _choose_nameless(
     first, second = (*values, None, None)[:2]
     if first is None or not first.leads or first.end > loss.start:
         return None, None
-    if first.name_start >= start and not words_meaning("neutral").issuperset(first.words):
+    is_named = not (first.is_tagged or words_meaning("neutral").issuperset(first.words))
+    if first.name_start >= start and is_named:
         return None, None
     gap = text[first.end : loss.name_start]
-    if first.words == (b"train",) and gap.startswith((b",", b":", b";", b"|")):
-        return None, first
     if second is not None and second.follows and not second.words and second.end < loss.start:
         return (second, first) if _BEFORE_LOSS.fullmatch(text, second.end, loss.name_start) else (None, None)
+    if first.words == (b"train",) and gap.startswith((b",", b":", b";", b"|")):
+        return None, first
     lead = text[max(0, first.start - _PADDED) : first.start]
     is_padded = b"[ " in lead or first.end - first.start >= _DIGITS_OF_STEP
     is_step = (b"[" in lead and gap.startswith(b"]") and (is_padded or _BAR_BEHIND.match(gap))) or (

@@ -53,7 +53,7 @@ _RATE_UNIT = re.compile(rb" ?[A-Za-z]{1,12}/(?:s|sec|second|step|it|iter|batch)\
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
 _BRACKETED = re.compile(rb"\[(\s{0,12}\d{1,12})\|(\s{0,12}\d{1,12})\]")
 """A number and its total in brackets, with a bar right behind it: `[20|1000]`; `[3 | 20]` is an epoch and a step."""
-_PLACE_LEAD = re.compile(rb"(?:^|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[ :]{1,2})\s{0,12}$")
+_PLACE_LEAD = re.compile(rb"(?:^\s{0,60}|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[ :]{1,2})\s{0,12}$")
 COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
 )
@@ -71,6 +71,7 @@ _BRACKETS = re.compile(rb"[\s\[\](){}<>,|:.-]{1,40}$")
 _LOSS_ABOVE = re.compile(rb"(?i:loss(?:es)?)[^\w\n]{1,4}$")
 """The name of the losses of several kinds that follow: `Loss: Train 0.5`."""
 _LISTED = re.compile(
+    rb"(?!(?i:train|val|valid|eval|test|dev)/\w{0,20}loss)"
     rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss|[Cc]ost))?"
     rb"\s?[\s:=\])][\s\[(]{0,4}([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
 )

@@ -21,7 +21,7 @@ from tui.logs.dialects.grammar.line_counts import (
     is_of_no_record,
 )
 from tui.logs.dialects.grammar.line_losses import choose_loss, evaluation_pattern, loss_kind
-from tui.logs.dialects.grammar.line_values import Value, translate, values_of, words_meaning
+from tui.logs.dialects.grammar.line_values import COUNT, Value, translate, values_of, words_meaning
 
 _NO_RECORD = re.compile(
     rb".*(?:train|eval)_runtime|.*rate ?[:=]\s{0,4}$|.{0,80}[a-z](?:Error|Exception|Warning):"
@@ -168,7 +168,9 @@ def _read_head(text: bytes, values: Sequence[Value]) -> _Record | None:
         return None
     epoch = next((value for value in values[:2] if is_count(value, "epoch", is_first=True)), None)
     step = next((value for value in values[:2] if value is not epoch), None)
-    if step is None or not (is_count(step, "step", is_first=True) or (epoch and step.is_place and step.follows)):
+    if step is None or not COUNT.match(text[step.start : step.end]):
+        return None
+    if not (is_count(step, "step", is_first=True) or (epoch and step.is_place and step.follows)):
         return None
     return _Record("head", {"step": step} | ({"epoch": epoch} if epoch is not None else {}))
 
