@@ -10,8 +10,9 @@ from tui.aio.fan_out import gather_rows, run_all
 from tui.checks.check_row import CheckRow, Report, error_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.port_checks import rows_to_coordinator
+from tui.checks.slice_state import runtime_rows
 from tui.checks.workers.check_facts import JOB, NOBODY, Ask, Facts, FactsQuery, ask_over_sessions
-from tui.checks.workers.consistency import clock_rows, runtime_rows, version_rows
+from tui.checks.workers.consistency import clock_rows, version_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.errors import TpuTuiError
 from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
