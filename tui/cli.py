@@ -216,7 +216,7 @@ def _cancel_on_ctrl_c() -> None:
 
 def _as_project_error(error: TpuTuiError | OSError | UnicodeEncodeError) -> TpuTuiError:
     """Convert an OS or encoding error to a TpuTuiError."""
-    from tui.commands.terminal.os_errors import by_encoding, by_this_machine
+    from tui.commands.terminal.refusals import by_encoding, by_this_machine
 
     if isinstance(error, OSError):
         return by_this_machine(error)
@@ -229,7 +229,7 @@ def _changes_something(args: argparse.Namespace) -> bool:
 
 def _refuse_if_read_only(args: argparse.Namespace, settings: Settings) -> None:
     from tui.commands.parser.parser import full_name
-    from tui.commands.terminal.os_errors import by_read_only
+    from tui.commands.terminal.refusals import by_read_only
 
     if settings.read_only:
         raise by_read_only(full_name(args), settings)

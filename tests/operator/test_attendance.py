@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.operator.run_events import (
+from tui.operator.run_watcher import (
     RESTART_PAUSES_S,
     RESTART_WINDOW_S,
     UNATTENDED_AFTER_S,

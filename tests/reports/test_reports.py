@@ -15,9 +15,9 @@ from tui.logs.demux import Demux
 from tui.logs.log_time import WALL_TIME, format_time
 from tui.logs.saved_log import open_log
 from tui.reports.curves import MOST_POINTS
-from tui.reports.data import to_document, write_csv, write_curves, write_json
 from tui.reports.facts import summary_of_log
 from tui.reports.html import nice_ticks, write_html
+from tui.reports.json_csv import to_document, write_csv, write_curves, write_json
 from tui.reports.layout import sections
 from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerSummary, summarize

@@ -15,7 +15,7 @@ import pytest
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
 from tests.waiting import wait_until
-from tui.operator.run_events import KeeperWatch
+from tui.operator.run_watcher import KeeperWatch
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker

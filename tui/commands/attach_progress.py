@@ -70,7 +70,7 @@ class KeeperSupervisor:
     """
 
     def __init__(self, operator: Operator, directory: RunDirectory, out: Output) -> None:
-        from tui.operator.run_events import RestartLimiter
+        from tui.operator.run_watcher import RestartLimiter
 
         self._operator = operator
         self._directory = directory

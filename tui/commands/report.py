@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tui.commands.log_source import add_ref, open_source, print_read_problem
 from tui.commands.parser.argument_types import directory, given
 from tui.commands.parser.commands import Commands
-from tui.commands.terminal.os_errors import by_read_only
 from tui.commands.terminal.output import Output
+from tui.commands.terminal.refusals import by_read_only
 from tui.errors import TpuTuiError
 
 if TYPE_CHECKING:

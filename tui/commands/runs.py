@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.commands import Commands
 from tui.commands.runs_delete import add_delete_options, delete_parser
-from tui.commands.terminal.os_errors import by_this_machine
 from tui.commands.terminal.output import Output, format_moment
+from tui.commands.terminal.refusals import by_this_machine
 from tui.errors import TpuTuiError, UsageError
 from tui.text.timestamps import format_utc
 

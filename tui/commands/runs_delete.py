@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import RUN, ago
 from tui.commands.parser.commands import Parser
-from tui.commands.terminal.os_errors import by_read_only
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.prompts import agrees, has_terminal, require_terminal
+from tui.commands.terminal.refusals import by_read_only
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.log_refs import LAST
 from tui.text.printable import count_noun

@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tui.errors import TpuTuiError, UsageError
+from tui.localpod.api.authentication import make_token
 from tui.localpod.api.compute.instances import GUEST_ATTRIBUTES
 from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.os_login_api import OsLoginService
-from tui.localpod.api.owner import make_token
 from tui.localpod.api.rpc_errors import ApiError
 from tui.localpod.api.server import TpuService
 from tui.localpod.bucket.bucket import Bucket, find_binary

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tui.cloud.hosts_file import read_hosts
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections
-from tui.operator.run_events import RunWatcher
+from tui.operator.run_watcher import RunWatcher
 from tui.pod.log_refs import names_a_log, path_of
 from tui.pod.run import Run, is_run_id
 from tui.pod.slice import Slice

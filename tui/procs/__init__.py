@@ -1,1 +1,1 @@
-"""Processes of this machine: liveness, environment, imports."""
+"""Processes of this machine: liveness, environment, imports, garbage, the limit on open files."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tui.checks.check_row import CheckRow, error_row, make_row
 
 if TYPE_CHECKING:
-    from tui.ssh.exec.port_probe import LoginResult
+    from tui.ssh.transport.login_result import LoginResult
 
 _CHECKS = ("tcp", "handshake", "host_key", "reachability")
 """The steps of a login, in order; `reachability`, the last, is the complete login."""

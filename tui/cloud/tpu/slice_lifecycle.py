@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
-from tui.cloud.tpu.queued_requests import delete_queued
+from tui.cloud.tpu.queue_lifecycle import delete_queued
 from tui.cloud.tpu.tpu_client import ApiConnection, TpuConnection, TpuNodeConnection, request_options
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
@@ -26,7 +26,7 @@ _BUSY_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Pauses while another operation on the same node is in progress."""
 
 
-class Lifecycle:
+class SliceLifecycle:
     """Requests a change and waits for its long-running operation; a TPU Node is changed by v1 of the API."""
 
     def __init__(self, api: TpuConnection, node_api: TpuNodeConnection) -> None:

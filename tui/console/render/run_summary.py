@@ -19,8 +19,8 @@ from tui.console.render.freshness import (
     is_unattended,
     stale_workers,
 )
+from tui.console.render.pod_rows import format_exit_codes, get_run_seconds
 from tui.console.render.safe_text import decode_visible_line, format_number
-from tui.console.render.tables import format_exit_codes, get_run_seconds
 from tui.console.widgets.problem_panel import Problem, make_problem
 from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.core_row import UNKNOWN

@@ -19,7 +19,7 @@ from aiohttp import ClientError, ClientSession
 
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
-from tui.localpod.api.owner import make_token
+from tui.localpod.api.authentication import make_token
 
 DEFAULT_NAME = "tpu-tui-local"
 DEFAULT_LOCATION = "LOCAL"

@@ -35,7 +35,7 @@ from aiohttp import (
 )
 from yarl import URL
 
-from tui.localpod.api.owner import NotTheOwner, check_site, check_token
+from tui.localpod.api.authentication import NotTheOwner, check_site, check_token
 from tui.localpod.bucket.bucket_labels import BucketLabels, is_about_buckets
 from tui.localpod.bucket.network_namespace import enter_namespace, refusal_reason
 from tui.localpod.bucket.socket_owner import SocketOwners

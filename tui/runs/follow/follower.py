@@ -15,7 +15,7 @@ from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import RunState
 from tui.runs.failure_rules import WorkerOutcome
-from tui.runs.follow.room_notes import ROOM_TEXTS, RoomNotes
+from tui.runs.follow.disk_space_notes import DISK_TEXTS, DiskSpaceNotes
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import Mirror, record
@@ -74,7 +74,7 @@ class Follower:
         self._launch_session = launch_session
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
-        self._room = RoomNotes(directory, worker)
+        self._disk_space = DiskSpaceNotes(directory, worker)
         self._recorded: set[str] = set()
 
     async def run(self) -> WorkerOutcome:
@@ -120,7 +120,7 @@ class Follower:
 
     def _close(self) -> None:
         self._mirror.close()
-        self._room.close()
+        self._disk_space.close()
 
     async def _once(self, to_present: bool = False) -> WorkerOutcome | None:
         """Mirror what the log has grown by in one session; return the outcome if the log is complete then."""
@@ -225,8 +225,8 @@ class Follower:
                 lines, newline, rest = (rest + data).rpartition(b"\n")
                 rest = rest[-MAX_TRAILER_BYTES:]
                 for answer in parse_answers(call.nonce, lines) if newline else []:
-                    if answer.word in ROOM_TEXTS:
-                        await self._room.report(answer.word)
+                    if answer.word in DISK_TEXTS:
+                        await self._disk_space.report(answer.word)
                     elif answer.word == "ending":
                         self._report_ending(parse_outcome(answer))
                     else:

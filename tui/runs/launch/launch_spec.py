@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tui.aio.rlimit import check_file_limit
 from tui.errors import UsageError
 from tui.pod.job_options import OPTIONS
 from tui.pod.run import Run
 from tui.pod.secrets import mask_secrets
 from tui.pod.slice import Slice
 from tui.pod.worker import MOST_PORT
+from tui.procs.file_limit import check_file_limit
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.docker_run import check_docker
 from tui.runs.launch.job_script import check_job, job_environment, job_text, xrt_cluster

@@ -17,11 +17,12 @@ from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.errors import SshError
-from tui.ssh.exec.port_probe import LoginTimings, classify_port
+from tui.ssh.exec.port_probe import classify_port
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error, host_key_not_saved
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
+from tui.ssh.transport.login_result import LoginTimings
 from tui.ssh.transport.tcp import SLOT_TIMEOUT_S, HandshakeSlot, connect_in_turn, read_banner
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"

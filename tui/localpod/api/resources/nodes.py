@@ -14,9 +14,9 @@ from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.resources import node_fields, tpu_nodes
 from tui.localpod.api.resources.accelerator_types import SliceShape
-from tui.localpod.api.resources.catalogue import check_runtime_version, requested_shape
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
+from tui.localpod.api.resources.zone_offers import check_runtime_version, requested_shape
 from tui.pod import accelerator
 from tui.pod.creation.machine_request import STARTUP_SCRIPT
 from tui.pod.slice import SSH_KEYS

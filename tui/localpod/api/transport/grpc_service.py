@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.owner import NotTheOwner, check_token
+from tui.localpod.api.authentication import NotTheOwner, check_token
 from tui.localpod.api.routes import METHODS, ApiMethod, ApiRouter
 from tui.localpod.api.transport.messages import is_wrapper, plain
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.owner import NotTheOwner, check_site, check_token
+from tui.localpod.api.authentication import NotTheOwner, check_site, check_token
 from tui.localpod.api.routes import METHODS, TPU, TPU_V1, ApiMethod, ApiRouter
 from tui.localpod.api.transport import json_transcoding
 from tui.localpod.api.transport.json_transcoding import V1, V2, V2_ALPHA

@@ -24,7 +24,7 @@ _RESETTABLE = ("ACTIVE", "SUSPENDED", "FAILED")
 """The states from which a queued resource can be reset; a reset leaves them at once."""
 
 
-class QueuedRequests:
+class QueueLifecycle:
     """Deletes and resets the queued resources of a project."""
 
     def __init__(self, api: TpuConnection) -> None:
