@@ -55,7 +55,7 @@ class DataConfig:
     shuffle_buffer: int = 10_000  # samples held by each loader
     loader_workers: int | None = None  # None: 0 on CPU devices, 4 on TPU
     on_bad_shard: str = "stop"  # or "skip": lost samples are replaced by others of the loader, or of the batch
-    keep: int = 512  # MiB of samples that each core holds for later epochs, if it has no loader processes
+    cache_mib: int = 512  # of samples that each core holds for later epochs, if it has no loader processes
     verify: bool = False  # compare each shard with the manifest's sha256 before it is used
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class DataConfig:
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
         loaders_fit = self.loader_workers is None or 0 <= self.loader_workers <= MOST_LOADERS
         _require(loaders_fit, f"--loader-workers must lie between 0 and {MOST_LOADERS}")
-        _require(self.keep >= 0, "--keep-samples must not be negative")
+        _require(self.cache_mib >= 0, "--keep-samples must not be negative")
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
 
     @property

@@ -41,7 +41,7 @@ PATH_OPTIONS = (
     "--logdir",
     "--compilation-cache",
 )
-FREE = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.keep", "data.verify"}
+FREE = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.cache_mib", "data.verify"}
 """Fields that may differ between workers, since no collective depends on them; so may those of ReplicaConfig."""
 DEFAULT = "(default: %(default)s)"
 
@@ -154,7 +154,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
     )
     data("--loader-workers", "data.loader_workers", int, "N", "loader processes per core (default: CPU 0, TPU 4)")
     held = "samples held for later epochs, only without loader processes (default: %(default)s; 0: none)"
-    data("--keep-samples", "data.keep", int, "MIB", held)
+    data("--keep-samples", "data.cache_mib", int, "MIB", held)
     bad = "at a missing, truncated or damaged shard or sample: stop, or continue with others (default: stop)"
     data("--on-bad-shard", "data.on_bad_shard", str, None, bad, choices=BAD_SHARD_POLICIES)
     add_flag(group, "--verify-shards", "data.verify", "compare each shard with the manifest's sha256 first")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
 from tui.checks.check_row import CheckRow
-from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
+from tui.checks.port_checks import DEFAULT_PORTS, port_rows_from, scope_rows
 from tui.checks.run_checks import run_checks
 from tui.checks.workers.login_check import login_rows
 from tui.pod.slice import Slice
@@ -64,7 +64,9 @@ async def read(rows: AsyncIterator[CheckRow]) -> list[CheckRow]:
 
 async def port_rows(slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> list[CheckRow]:
     """Return a row for each worker, peer and port."""
-    found = await asyncio.gather(*(read(rows_from(worker.index, slice_, fleet, ports)) for worker in slice_.workers))
+    found = await asyncio.gather(
+        *(read(port_rows_from(worker.index, slice_, fleet, ports)) for worker in slice_.workers)
+    )
     return [row for rows in found for row in rows]
 
 

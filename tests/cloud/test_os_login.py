@@ -51,9 +51,9 @@ async def test_a_profile_without_a_key_has_no_user_and_importing_a_key_makes_it(
 
     made = await served.profile(KEY)
 
-    assert (made.user, made.keys, made.lets_in("ssh-ed25519 AAAAone other")) == ("ada_l_example_com", (KEY,), True)
+    assert (made.user, made.keys, made.accepts("ssh-ed25519 AAAAone other")) == ("ada_l_example_com", (KEY,), True)
     assert await served.profile(KEY) == await served.profile() == made, "a stored key is not imported again"
-    assert not made.lets_in(OTHER)
+    assert not made.accepts(OTHER)
     assert (await served.profile(OTHER)).keys == (KEY, OTHER)
 
 

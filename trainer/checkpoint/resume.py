@@ -90,7 +90,7 @@ class Resumption:
         return store.find_newest(keep.directory, self._identity)
 
     @property
-    def keeps(self) -> bool:
+    def is_saving(self) -> bool:
         """Return whether checkpoints are saved."""
         return self._config.checkpoint.directory is not None
 
@@ -102,7 +102,7 @@ class Resumption:
     def save(self, epoch: int, step: int, *, best: bool = False) -> None:
         """Save the run as it is after `step` steps of an epoch, unless that is saved already; raise TrainerError."""
         position = Position(epoch, step, self.best)
-        if not self.keeps or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
+        if not self.is_saving or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
             return  # saved already, perhaps by a run of more epochs
         self._saved = position
         average_statistics(self._model, self._replicas)  # so that any replica's may be saved

@@ -156,7 +156,7 @@ def _save_if_best(run: TrainingRun, epoch: int, accuracy: float) -> None:
     saves = run.resumption
     if saves.best is None or accuracy > saves.best:
         if run.leads:
-            write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
+            write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.is_saving))
         saves.best = accuracy
         saves.save(epoch + 1, 0, best=True)
 

@@ -54,24 +54,24 @@ def scope_rows(slice_: Slice) -> list[CheckRow]:
 
 def peers_of(index: int, count: int) -> Iterator[int]:
     """Yield the workers that worker `index` of `count` probes."""
-    return (peer for peer in range(count) if is_tried(index, peer, count))
+    return (peer for peer in range(count) if is_pair_probed(index, peer, count))
 
 
-def is_tried(index: int, peer: int, count: int) -> bool:
+def is_pair_probed(index: int, peer: int, count: int) -> bool:
     """Return whether worker `index` of `count` probes `peer`: all pairs, or worker 0 with all and a ring."""
     if peer == index:
         return False
     return count <= FULL_MATRIX_WORKERS or 0 in (index, peer) or peer == (index + 1) % count
 
 
-async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
+async def port_rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
     """Yield the rows of one worker; a single unknown row if nothing can be probed from it."""
     peers = [slice_.workers[peer] for peer in peers_of(index, len(slice_.workers))]
     async for row in _rows(index, peers, tuple(dict.fromkeys(ports)), slice_, fleet):
         yield row
 
 
-async def rows_to_coordinator(
+async def coordinator_port_rows(
     index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]
 ) -> AsyncIterator[CheckRow]:
     """Yield whether a worker reaches worker 0 on these ports, where a run's processes find each other."""

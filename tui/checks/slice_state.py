@@ -10,7 +10,7 @@ from tui.pod import accelerator
 from tui.pod.slice import INSTANCE_GROUP, Slice, Symptom
 from tui.pod.slice_commands import create_again, group_remedy, restart_advice
 from tui.text.numbers import parse_integer
-from tui.text.printable import count_noun, one_line
+from tui.text.printable import format_count, one_line
 
 _ON_THE_WAY = ("CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "UNHIDING", "PROVISIONING", "ACTIVE")
 _QUEUED = ("ACCEPTED", "WAITING_FOR_RESOURCES")
@@ -57,7 +57,7 @@ def slice_rows(slice_: Slice) -> list[CheckRow]:
 def _state_row(slice_: Slice) -> CheckRow:
     state = slice_.state
     if state == "READY":
-        count = count_noun(
+        count = format_count(
             len(slice_.workers or slice_.node_endpoints), "endpoint" if slice_.is_tpu_node else "worker"
         )
         return make_row("slice", "pass", f"READY, {count}")
@@ -78,11 +78,11 @@ def state_remedy(slice_: Slice) -> str:
     if slice_.state in ("STOPPED", "STOPPING"):
         return f"tpu-tui slices start {slice_.path}"
     if slice_.state in _GONE:
-        return _made_again(slice_)
+        return _recreate_remedy(slice_)
     return "tpu-tui slices shows when it changes"
 
 
-def _made_again(slice_: Slice) -> str:
+def _recreate_remedy(slice_: Slice) -> str:
     is_known = slice_.accelerator_type and slice_.runtime_version
     command = f": {create_again(slice_)}" if is_known else ""
     return f"tpu-tui slices delete {shlex.quote(slice_.path)}, then create it again{command}"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import SLICE, given
+from tui.commands.parser.argument_types import SLICE, string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import notice_of_missing_workers
@@ -34,11 +34,11 @@ def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     check = commands.add("check", help="check that a slice is ready for a run")
     check.add_argument("slice", metavar="SLICE", help=SLICE)
-    check.add_argument("--ports", type=given, metavar="LIST", help="more TCP ports to probe, e.g. 8470,8476-8479")
+    check.add_argument("--ports", type=string, metavar="LIST", help="more TCP ports to probe, e.g. 8470,8476-8479")
     check.add_argument(
         "--bucket",
         action="append",
-        type=given,
+        type=string,
         default=[],
         metavar="gs://BUCKET",
         help="also check that this bucket is in the slice's region; repeatable",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tui.commands.parser.commands import Commands
 from tui.commands.runs_delete import add_delete_options, delete_parser
 from tui.commands.terminal.output import Output, format_moment
-from tui.commands.terminal.refusals import by_this_machine
+from tui.commands.terminal.refusals import explain_os_error
 from tui.errors import TpuTuiError, UsageError
 from tui.text.timestamps import format_utc
 
@@ -134,7 +134,7 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
         return [] if isinstance(error, NoCredentialsError) and not (slice_name or configured) else [error]
     except OSError as error:
         error.filename = error.filename or str(operator.settings.runs_home)
-        return [by_this_machine(error, "runs of other machines cannot be recorded here")]
+        return [explain_os_error(error, "runs of other machines cannot be recorded here")]
 
 
 def describe_keeper(status: RunStatus) -> str:

@@ -16,7 +16,7 @@ from tui.commands.terminal.output import Output
 from tui.operator import exit_summary, restart_sentences, split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
 from tui.text.durations import format_duration
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 from tui.text.timestamps import format_utc
 
 if TYPE_CHECKING:
@@ -180,4 +180,4 @@ def _format_spread(loss: dict[str, Any]) -> str:
 
 def _format_figure(value: Any, decimals: int) -> str:
     """Format a figure of a document, in which `nan` and `inf` are strings."""
-    return figure(value, decimals, apart=True) if isinstance(value, float) else str(value)
+    return format_figure(value, decimals, apart=True) if isinstance(value, float) else str(value)

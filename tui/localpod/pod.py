@@ -28,7 +28,7 @@ from tui.localpod.requirements import require_linux
 from tui.procs.python_env import PACKAGE_ROOT, python_path
 from tui.settings import LOCAL_PROFILE, profile_path, save_profile
 from tui.settings.profiles import read_profile
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 PROJECT = "local"
 ZONE = "local-a"
@@ -147,7 +147,7 @@ class LocalPod:
         try:
             await self.service.add_slice(name, self._workers, self._cores)
         except ApiError as error:
-            size = f"{count_noun(self._workers, 'worker')} with {count_noun(self._cores, 'core')} each"
+            size = f"{format_count(self._workers, 'worker')} with {format_count(self._cores, 'core')} each"
             raise UsageError(f"Slice {name} of {size} could not be created", why=str(error)) from error
 
     def _endpoints(self) -> dict[str, str]:

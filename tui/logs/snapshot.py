@@ -24,7 +24,7 @@ from tui.logs.core_row import (
 )
 from tui.logs.log_time import format_time
 from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
-from tui.text.numbers import significant
+from tui.text.numbers import round_figure
 
 if TYPE_CHECKING:
     from tui.logs.history.history import History
@@ -249,7 +249,7 @@ class Snapshot:
             lag=None if math.isnan(lag) else int(lag),
             state=str(CoreState(int(self.state[index]))),
             rate_unit=unit_of(int(self.rate_kind[index])) if known & HAS_RATE else None,
-            pace=None if math.isnan(pace) else significant(pace),
+            pace=None if math.isnan(pace) else round_figure(pace),
             first_nan=nans.of_row(int(self.row[index]), optional_int(self.worker[index])) if nans else None,
         )
 

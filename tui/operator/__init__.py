@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tui.runs.launch.launch_spec import LaunchSpec as LaunchSpec
     from tui.runs.launch.phases import PHASES as PHASES
     from tui.runs.launch.phases import PhaseTimeouts as PhaseTimeouts
-    from tui.runs.launch.preflight import refusal as refusal
+    from tui.runs.launch.preflight import failed_checks_error as failed_checks_error
     from tui.runs.read.latest_figures import LatestFigures as LatestFigures
     from tui.runs.read.line_reader import LineReader as LineReader
     from tui.runs.read.line_reader import LogLine as LogLine
@@ -67,7 +67,7 @@ _NAMES = {
     "tui.runs.launch.launch_request": "LaunchRequest",
     "tui.runs.launch.launch_spec": "LaunchSpec",
     "tui.runs.launch.phases": "PHASES PhaseTimeouts",
-    "tui.runs.launch.preflight": "refusal",
+    "tui.runs.launch.preflight": "failed_checks_error",
     "tui.runs.read.latest_figures": "LatestFigures",
     "tui.runs.read.line_reader": "LineReader LogLine lines_since",
     "tui.runs.record.damaged_record": "NoRecordError",

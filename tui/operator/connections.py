@@ -105,7 +105,7 @@ class Connections:
         from tui.ssh.keys.gcloud_key import find_login_key
 
         metadata = {} if slice_.os_login is None else {OS_LOGIN: slice_.os_login}
-        if not ssh_key_metadata.os_login(metadata, {} if metadata else await self.project_metadata() or {}):
+        if not ssh_key_metadata.has_os_login(metadata, {} if metadata else await self.project_metadata() or {}):
             return None
         if self.profile is None:
             key = await asyncio.to_thread(find_login_key, access_from(settings))

@@ -56,7 +56,7 @@ class Launches:
         return replace(request, slice_=await self._connections.inventory.get(node.instance_group, node.zone))
 
     async def check(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
-        """Yield a row for everything that can fail this launch, as soon as it is known (see `CheckRow.hinders`)."""
+        """Yield a row for everything that can fail this launch (see `prevents_launch`), as soon as it is known."""
         from tui.operator.launch_checks import check_before_launch
 
         async for row in check_before_launch(self._connections, await self._on_workers(request)):

@@ -19,7 +19,7 @@ from tui.reports.findings import finding_remarks, findings_of, straggler_rows
 from tui.runs.record.exit_summary import restart_sentences
 from tui.runs.record.findings import Finding
 from tui.runs.record.run_status import Restart
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import parse_time
 
@@ -258,7 +258,7 @@ def _remarks(
         remarks.append(f"{name_ranks('Worker', idle)} printed no training line.")
     remarks += _missing_remarks(missing, snapshot)
     if check is not None and not check.agree:
-        cores_sum, reported = figure(check.cores_sum, apart=True), figure(check.reported, apart=True)
+        cores_sum, reported = format_figure(check.cores_sum, apart=True), format_figure(check.reported, apart=True)
         lacking = f"the sum lacks {name_ranks('core', missing.cores)}, which printed no line"
         remarks.append(
             f"Sum of per-core GlobalRate in epoch {check.epoch}: {cores_sum} examples/s, but the job reports "

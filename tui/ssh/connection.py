@@ -33,7 +33,7 @@ _BY_SH = "exec sh -c '"
 """The beginning of commands that any login shell passes on to sh, such as those of `script_protocol.Call`."""
 
 
-def limited(command: str, seconds: float) -> str:
+def with_time_limit(command: str, seconds: float) -> str:
     """Return the command with a time limit that the worker enforces even when this machine is gone.
 
     OpenSSH forwards signals only since 7.9, and never to root's commands, so coreutils' `timeout` is used. A command
@@ -147,7 +147,7 @@ class WorkerConnection:
         opening the session may take as long. `keep` bounds the output held in memory, `on_output` gets all of it.
         Cancelling sends TERM. Raises SshError when the connection is lost or the server opens no session.
         """
-        line = command if timeout is None else limited(command, timeout)
+        line = command if timeout is None else with_time_limit(command, timeout)
         channel, running = await self._open(
             lambda: self.connection.create_session(
                 lambda: RunningCommand(self.worker, keep, on_output), line, encoding=None, request_pty=False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from tui.checks.bucket_region import region_of
+from tui.checks.bucket_region import storage_region
 from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.checks.firewall.evaluation import Decision, FirewallEndpoint, decide
 from tui.checks.port_checks import DEFAULT_PORTS, allow_command, firewall_remedy, smallest_network
@@ -24,7 +24,7 @@ _SEVERITY = {False: 0, None: 1, True: 2}
 
 async def read_rules(slice_: Slice, reader: FirewallRules) -> Ruleset | TpuTuiError:
     """Return the rules of the slice's network and region, or why they cannot be read."""
-    region = region_of(slice_.zone)
+    region = storage_region(slice_.zone)
     try:
         return await reader.read(slice_.network, slice_.project, region.lower() if region else None)
     except TpuTuiError as error:

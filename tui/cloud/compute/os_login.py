@@ -40,7 +40,7 @@ class LoginProfile:
         """The user name to log in with; None until the account has one for the project."""
         return self.users[0] if self.users else None
 
-    def lets_in(self, public: str | None) -> bool:
+    def accepts(self, public: str | None) -> bool:
         """Return whether the profile has a user name and this public key."""
         return self.user is not None and public is not None and _material(public) in map(_material, self.keys)
 
@@ -111,7 +111,7 @@ def login_profile(settings: Settings, public: str | None = None) -> LoginProfile
     """Return the login's profile, after adding this public key where the profile lacks it, as gcloud's ssh does."""
     with closing(OsLoginClient(settings)) as client:
         profile = client.profile()
-        return profile if public is None or profile.lets_in(public) else client.import_key(public)
+        return profile if public is None or profile.accepts(public) else client.import_key(public)
 
 
 def _account_of(credentials: Any) -> str:

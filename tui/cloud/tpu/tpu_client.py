@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
+from tui.cloud.api_errors import ApiRequest, explain, is_transient, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
 from tui.cloud.retries import LISTING_RESTARTS, pauses, retry_limits
 from tui.errors import CloudError, TpuTuiError, UnknownZone, UsageError
@@ -103,7 +103,7 @@ class ApiConnection(Generic[Client]):
             except (GoogleAPIError, GoogleAuthError) as error:
                 is_lost = is_lost or isinstance(error, ServerError)
                 pause = max(retry_delay_s(error), next(waits))
-                is_final = not is_passing(error) or pause >= remaining_s
+                is_final = not is_transient(error) or pause >= remaining_s
                 if not is_final:
                     await asyncio.sleep(pause)
                 if recover is not None:

@@ -29,7 +29,7 @@ from tui.pod.run import RunState
 from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
 from tui.text.durations import format_elapsed
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 from tui.text.ranks import format_ranks, name_ranks
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
         Cell(status.run.id),
         Cell(format_elapsed(get_run_seconds(status, now))),
     ]
-    cells.append(Cell(f"on {status.run.slice}, {count_noun(len(status.run.workers), 'worker')}", "dim"))
+    cells.append(Cell(f"on {status.run.slice}, {format_count(len(status.run.workers), 'worker')}", "dim"))
     if not status.state.is_over:
         cells.append(format_keeper_status(status, now))
     if status.run.is_rehearsal:

@@ -36,7 +36,7 @@ from tui.console.widgets.tables.row_table import RowTable, TableRow
 from tui.operator import digest
 from tui.operator.runs import hidden_note
 from tui.pod.slice import Slice
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import Digest, LatestFigures, RunDirectory, RunStatus
@@ -148,7 +148,7 @@ class PodScreen(MainScreen):
         chosen = self.chosen_slice()
         if chosen is not None and (before is None or machines_of(before) != machines_of(chosen)):
             self.console.perform(intents.SliceHighlighted(chosen))
-        count = count_noun(len(slices), "slice") if slices else ""
+        count = format_count(len(slices), "slice") if slices else ""
         self._panes["slices"].show_reading(reading, now, count)
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:

@@ -14,7 +14,7 @@ from tui.logs.snapshot import CoreState, Snapshot, frozen
 from tui.logs.state.core_table import CoreTable
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.line_counts import LogSource
-from tui.logs.state.stragglers import behind, paces
+from tui.logs.state.stragglers import find_behind, measure_paces
 
 _FEW = 2
 """Samples that a row needs to count as another core with the same number; a single one may be a torn line."""
@@ -60,8 +60,8 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     lag, middle = _lags(position, counting)
     if state.epochs.offset is not None:
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + state.epochs.offset, epoch)
-    late = behind(lag, usual, table.smallest_step, state.thresholds) & (not partial)
-    pace, slow = paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
+    late = find_behind(lag, usual, table.smallest_step, state.thresholds) & (not partial)
+    pace, slow = measure_paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
     slow &= sampled & (not partial)
     states = _states(sampled, columns["known"], columns["loss"], ended | _is_over(state), late | slow, silent)
     facts_of = _workers(state, numbers, workers)

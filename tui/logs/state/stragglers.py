@@ -39,7 +39,7 @@ class CoreThresholds:
         return cls(**{name: float(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
 
-def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
+def find_behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
     """Return which cores are more than `straggler` lines, and at least `LASTING` seconds, behind the median core.
 
     `usual` is the usual number of seconds between two lines of a core (NaN unknown); `lag` is in steps.
@@ -51,7 +51,7 @@ def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresh
     return late
 
 
-def paces(
+def measure_paces(
     recent: RecentRates, rows: Ints, kinds: Kinds, counting: Bools, thresholds: CoreThresholds
 ) -> tuple[Floats, Bools]:
     """Return each core's rate as a share of the median core's (NaN unknown), and which cores are slow.

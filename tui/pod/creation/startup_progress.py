@@ -39,10 +39,10 @@ def startup_error(request: MachineRequest, states: Sequence[WorkerStartup]) -> T
         return None
     limit = format_duration(request.startup_timeout_s)
     what = f"the startup script of {request.name} " + ("failed" if failed else f"did not end within {limit}")
-    return TpuTuiError(what, why=_grouped(named, states), remedy=stays(request, named[0]))
+    return TpuTuiError(what, why=_grouped(named, states), remedy=startup_remedy(request, named[0]))
 
 
-def stays(request: MachineRequest, state: WorkerStartup) -> str:
+def startup_remedy(request: MachineRequest, state: WorkerStartup) -> str:
     """Return that the slices stay, with the commands to look at one worker's script and to delete the slices."""
     look = shlex.join(["tpu-tui", "ssh", f"{request.zone}/{state.slice_name}", "--worker", str(state.worker)])
     stay, them = (

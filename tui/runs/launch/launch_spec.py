@@ -21,7 +21,7 @@ from tui.runs.launch.phases import PhaseTimeouts
 from tui.ssh.config.access import Access
 from tui.ssh.sync.source_tree import read_tree
 from tui.ssh.sync.upload import code_directory
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def check_spec(spec: LaunchSpec) -> None:
 def dry_run(spec: LaunchSpec) -> str:
     """Return exactly what would run on the first worker, and what differs on the others; secret values are masked."""
     check_spec(spec)
-    output: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {count_noun(len(spec.run.workers), 'worker')}"]
+    output: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {format_count(len(spec.run.workers), 'worker')}"]
     output += [f"note: {spec.note}"] if spec.note else []
     code = None
     if spec.sync:

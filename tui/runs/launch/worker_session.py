@@ -129,7 +129,7 @@ class WorkerSession:
             if answer.word == word:
                 return answer
             if answer.word == "refused":
-                raise refusal(self.worker, answer)
+                raise refusal_error(self.worker, answer)
             if answer.word == "note":
                 self.notes.append(answer.text)
             if answer.word in ("disarmed", "aborted"):
@@ -181,7 +181,7 @@ class WorkerSession:
         self.process.close()
 
 
-def refusal(worker: Worker, answer: Answer) -> LaunchError:
+def refusal_error(worker: Worker, answer: Answer) -> LaunchError:
     """Return the error for a worker that refused to prepare."""
     kind, _, text = answer.text.partition(" ")
     what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))

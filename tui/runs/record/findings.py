@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tui.text.numbers import is_integer, is_number, significant
+from tui.text.numbers import is_integer, is_number, round_figure
 
 if TYPE_CHECKING:
     from tui.pod.run import Run
@@ -72,7 +72,7 @@ class Finding:
         """Return the finding as `status --json` lists it."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "since"}
         values = {"from": self.since, **fields, "share": self.share}
-        return {name: significant(value) if isinstance(value, float) else value for name, value in values.items()}
+        return {name: round_figure(value) if isinstance(value, float) else value for name, value in values.items()}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Finding:

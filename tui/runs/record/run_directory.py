@@ -22,7 +22,7 @@ from typing import Any
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.runs.record.boot_clock import uptime
-from tui.runs.record.damaged_record import RUN_FILE, unreadable
+from tui.runs.record.damaged_record import RUN_FILE, unreadable_error
 from tui.runs.record.event_log import (
     LONGEST_ARRIVAL_BYTES,
     Arrival,
@@ -153,7 +153,7 @@ class RunDirectory:
             doubts = (distrust(part, part.stat(), path.parent) for part in (path, path / RUN_FILE))
             doubt = next(filter(None, doubts), None)
         except (OSError, ValueError) as error:
-            raise unreadable(path, error) from error
+            raise unreadable_error(path, error) from error
         return cls(path, run, foreign=ForeignRunError(path, *doubt) if doubt else None)
 
     def log_path(self, worker: int) -> Path:
