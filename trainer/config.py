@@ -16,11 +16,11 @@ LARGEST_FACTOR = 1e9  # a larger factor, times the slice's batch, may exceed a f
 MOST_CORES = 512  # replicas forked on one machine; more would bring it down before an error is printed
 LARGEST_BATCH = MOST_CLASSES = 1_000_000
 MOST_LOADERS = 512  # per replica
-SHORTEST_WAIT, LONGEST_WAIT = 1.0, 7 * 24 * 3600.0  # seconds
+SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 1.0, 7 * 24 * 3600.0
 SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
-COMPILED = "~/.cache/tpu-tui/compiled"
+COMPILATION_CACHE = "~/.cache/tpu-tui/compiled"
 
 
 def _require_place(option: str, path: str | None) -> None:
@@ -159,8 +159,8 @@ class ReplicaConfig:
             f"TPU_TUI_WORKER is {self.worker}, but must lie between 0 and {self.workers - 1}",
         )
         _require(1 <= self.cores <= MOST_CORES, f"A worker has between 1 and {MOST_CORES} cores, not {self.cores}")
-        bearable = SHORTEST_WAIT <= self.timeout <= LONGEST_WAIT
-        _require(bearable, f"--timeout must lie between {SHORTEST_WAIT:.0f} and {LONGEST_WAIT:.0f} seconds")
+        bearable = SHORTEST_TIMEOUT_S <= self.timeout <= LONGEST_TIMEOUT_S
+        _require(bearable, f"--timeout must lie between {SHORTEST_TIMEOUT_S:.0f} and {LONGEST_TIMEOUT_S:.0f} seconds")
         _require(
             self.workers == 1 or self.coordinator is not None or self.device == "TPU",
             f"{self.workers} workers on CPU devices need TPU_TUI_COORDINATOR",
@@ -209,7 +209,7 @@ class TrainConfig:
     target_accuracy: float | None = None  # percent; a run that stays below it ends with BELOW_TARGET
     metrics_debug: bool = False
     profiler_port: int | None = None
-    compilation_cache: str | None = None  # where compiled graphs are kept; None: COMPILED on TPU; "no": nowhere
+    compilation_cache: str | None = None  # of compiled graphs; None: COMPILATION_CACHE on TPU; "no": none
     logdir: str | None = None  # TensorBoard's event files: a directory or gs://bucket/prefix
     log_steps: int = 10
     steps_per_epoch: int | None = None  # None: the whole epoch; fake data: 50

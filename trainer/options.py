@@ -13,7 +13,7 @@ from typing import Any
 
 from trainer.config import (
     BAD_SHARD_POLICIES,
-    COMPILED,
+    COMPILATION_CACHE,
     MODELS,
     CheckpointConfig,
     DataConfig,
@@ -196,7 +196,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
     run("--target-accuracy", "target_accuracy", float, "PERCENT", "exit with code 21 if the best accuracy is lower")
     add_flag(parser, "--metrics-debug", "metrics_debug", "print compilations and transfers each epoch")
     run("--profiler-port", "profiler_port", int, "PORT", "port of the profiler (TPU only)")
-    cache = f"where compiled graphs are kept for the next run (TPU only; default: {COMPILED})"
+    cache = f"where compiled graphs are kept for the next run (TPU only; default: {COMPILATION_CACHE})"
     run("--compilation-cache", "compilation_cache", str, "DIR|no", cache)
     run("--logdir", "logdir", str, "DIR", "TensorBoard event files: a directory or gs://bucket/prefix")
     run("--log-steps", "log_steps", int, "K", f"print every K steps {DEFAULT}")

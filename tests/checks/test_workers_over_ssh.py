@@ -277,7 +277,7 @@ async def test_a_worker_with_an_incomplete_answer_or_none_is_unknown(
     async with Fleet(slice_.workers, worker.access()) as fleet:
         rows = await read(run_checks(slice_, fleet))
         install(worker, "date", "exec sleep 600")
-        monkeypatch.setattr("tui.checks.workers.check_facts.ASK_TIMEOUT", 0.2)
+        monkeypatch.setattr("tui.checks.workers.check_facts.ASK_TIMEOUT_S", 0.2)
         late = await read(run_checks(slice_, fleet))
 
     assert rows["worker", 0].status == late["worker", 0].status == "unknown"

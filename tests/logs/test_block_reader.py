@@ -23,10 +23,10 @@ from tui.logs.vectorized.block import Block
 def _blocks_of_any_size() -> object:
     """Let the block reader take short blocks too, so that small examples reach it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_reader, "LEAST", 1)
-        patch.setattr(block_reader, "BLOCK", 700)
-        patch.setattr(block_buffer, "BLOCK", 700)
-        patch.setattr(block, "BLOCK", 700)
+        patch.setattr(block_reader, "LEAST_BYTES", 1)
+        patch.setattr(block_reader, "BLOCK_BYTES", 700)
+        patch.setattr(block_buffer, "BLOCK_BYTES", 700)
+        patch.setattr(block, "BLOCK_BYTES", 700)
         patch.setattr(block, "_FEW_LINES", 0)
         yield
 

@@ -85,9 +85,9 @@ def test_a_log_is_read_equally_with_and_without_the_cache(
 ) -> None:
     data = b"".join(varied(log, rng) if rng.random() < 0.7 else log for log in logs for _ in range(3))
     states = []
-    for most in (0, match_cache.LONGEST_SHAPE):
+    for most in (0, match_cache.LONGEST_SHAPE_BYTES):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(match_cache, "LONGEST_SHAPE", most)
+            patch.setattr(match_cache, "LONGEST_SHAPE_BYTES", most)
             demux = Demux()
             demux.feed(worker, data)
             demux.finish()

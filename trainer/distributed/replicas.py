@@ -34,11 +34,11 @@ from trainer.storage import background_io
 
 T = TypeVar("T")
 
-ALIGNED = 16  # floats, 64 bytes: XLA copies, or refuses, arrays that are not aligned to that
+ALIGNED_FLOATS = 16  # floats, 64 bytes: XLA copies, or refuses, arrays that are not aligned to that
 VOTE = torch.Size([1])
 ABSENT = 2.0**16  # the vote of a replica without a batch, larger than the sum of all others
 GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source with which its messages begin
-SMALLEST = 4096  # bytes sent through the devices; compiled for each size, so sizes are powers of 2
+SMALLEST_BYTES = 4096  # bytes sent through the devices; compiled for each size, so sizes are powers of 2
 
 
 class Verdict(enum.IntEnum):
@@ -202,7 +202,7 @@ class GlooReplicas(Replicas):
     def _places(self, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
         """Return views of the bucket in these shapes and the vote's, aligned so that XLA need not copy them."""
         if shapes != self._shapes:
-            sizes = [-(-shape.numel() // ALIGNED) * ALIGNED for shape in (*shapes, VOTE)]
+            sizes = [-(-shape.numel() // ALIGNED_FLOATS) * ALIGNED_FLOATS for shape in (*shapes, VOTE)]
             self._bucket, self._shapes = torch.zeros(sum(sizes)), shapes
             parts = zip(torch.split(self._bucket, sizes), (*shapes, VOTE), strict=True)
             self._views = [part[: shape.numel()].view(shape) for part, shape in parts]
@@ -303,7 +303,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 def _padded(size: int) -> int:
-    return max(SMALLEST, 1 << (size - 1).bit_length())
+    return max(SMALLEST_BYTES, 1 << (size - 1).bit_length())
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:

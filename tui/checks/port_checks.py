@@ -30,7 +30,7 @@ DEFAULT_PORTS = (SSH_PORT, 8470, 8471, 8474, COORDINATOR_PORT, MESH_PORT, JAX_CO
 """SSH; TPU Node's gRPC; the TPU runtime (8471, 8474); PJRT's controller; xla_dist's mesh service; JAX."""
 FULL_MATRIX_WORKERS = 32
 """Most workers of which every pair is probed; of larger slices, worker 0 with all others, and a ring."""
-PROBE_SECONDS = 5.0
+PROBE_TIMEOUT_S = 5.0
 """How long a port may take to answer before it counts as filtered."""
 _PROBES_PER_WORKER = 128
 """Simultaneous probes from one worker; its sshd holds a socket for each."""
@@ -96,7 +96,7 @@ async def _rows(
     async def probe(peer: Worker, port: int) -> tuple[Worker, int, PortState | TpuTuiError]:
         async with slots:
             try:
-                return peer, port, await fleet.probe(index, _address(peer), port, PROBE_SECONDS)
+                return peer, port, await fleet.probe(index, _address(peer), port, PROBE_TIMEOUT_S)
             except TpuTuiError as error:
                 return peer, port, error
 

@@ -25,7 +25,7 @@ LIVE_AFTER_S = 1.0
 """Running time after which output is also shown live at a terminal; quicker commands show groups only."""
 MOST_NAMED = 8
 """Most workers whose omitted bytes are listed one by one."""
-MOST_PENDING = 64 * 1024
+MOST_PENDING_BYTES = 64 * 1024
 """Most bytes of an unfinished line that are held back."""
 
 
@@ -53,7 +53,7 @@ class LiveOutput:
             return
         key = (running.worker, on_stderr)
         *lines, rest = (self._pending.get(key, b"") + data).split(b"\n")
-        if len(rest) > MOST_PENDING:
+        if len(rest) > MOST_PENDING_BYTES:
             lines, rest = [*lines, rest], b""
         self._pending[key] = rest
         if self._live or time.monotonic() - self._began > LIVE_AFTER_S:

@@ -10,7 +10,7 @@ from tui.logs._compat_numpy import np
 from tui.logs.attribution.xla_dist_prefix import PREFIX
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.dialects.registry import TRAINING
-from tui.logs.files.block_buffer import BLOCK, BlockBuffer
+from tui.logs.files.block_buffer import BLOCK_BYTES, BlockBuffer
 from tui.logs.files.line_assembler import Bytes, Stream
 from tui.logs.hint_search import HintFinder, hint_finder_for
 from tui.logs.prefix_index import PrefixIndex
@@ -18,10 +18,10 @@ from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.vectorized.block import Block, BlockLines, NewPrefixes
 
-LEAST = 2048
+LEAST_BYTES = 2048
 """Bytes of the shortest block that is read as a whole; shorter ones cost less line by line."""
 
-FIRST = 16 * 1024
+FIRST_BYTES = 16 * 1024
 """Bytes read together while a stream's prefixes are unknown: lines with a new prefix are read one by one."""
 
 
@@ -48,8 +48,8 @@ class BlockReader:
 
     def room_for(self, stream: Stream) -> int:
         """Return how many bytes of a stream can be added now; below one, `flush` is needed first."""
-        bytes_read = BLOCK if stream.slot is not None else self._prefixes[stream].bytes_read
-        return min(BLOCK, FIRST + bytes_read) - self.size
+        bytes_read = BLOCK_BYTES if stream.slot is not None else self._prefixes[stream].bytes_read
+        return min(BLOCK_BYTES, FIRST_BYTES + bytes_read) - self.size
 
     def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
         """Add a copy of whole lines, which begin at `offset` in the stream's log."""
@@ -60,7 +60,7 @@ class BlockReader:
         self._buffer.add(stream, data, start, end, now, offset)
         prefixes = self._prefixes[stream]
         prefixes.bytes_read += end - start
-        if stream.slot is None and prefixes.bytes_read < BLOCK:
+        if stream.slot is None and prefixes.bytes_read < BLOCK_BYTES:
             # The prefixes in these lines, once known, let the next ones be read together.
             self.flush()
 
@@ -70,7 +70,7 @@ class BlockReader:
             return
         buffer = self._buffer
         assert buffer is not None
-        if buffer.size >= LEAST:
+        if buffer.size >= LEAST_BYTES:
             self._read_together(buffer)
         else:
             for part in buffer.parts:

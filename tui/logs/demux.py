@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tui.errors import UsageError
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.block_reader import BlockReader
-from tui.logs.dialects.dialect import LONGEST, Dialect, slow_dialect_error
+from tui.logs.dialects.dialect import LONGEST_BYTES, Dialect, slow_dialect_error
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import BUILT_IN, TRAINING
 from tui.logs.files.line_assembler import Bytes, LogPiece, Stream
@@ -163,4 +163,4 @@ class Demux:
 
 def _first_line(data: Bytes, start: int, end: int) -> bytes:
     """Return the bytes before the first line end or carriage return."""
-    return bytes(data[start : min(end, start + LONGEST)]).splitlines()[0]
+    return bytes(data[start : min(end, start + LONGEST_BYTES)]).splitlines()[0]

@@ -12,7 +12,7 @@ from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.attribution.xla_dist_prefix import Prefix, read_prefix
 from tui.logs.core_row import UNKNOWN
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.dialect import LONGEST
+from tui.logs.dialects.dialect import LONGEST_BYTES
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import TRAINING
 from tui.logs.files.line_assembler import Stream
@@ -158,9 +158,9 @@ class SingleLineReader:
                 stream.line_offset = UNKNOWN if offset == UNKNOWN else offset + position
 
     def _read_segment(self, stream: Stream, text: bytes, now: float | None) -> None:
-        is_clipped = len(text) > LONGEST
+        is_clipped = len(text) > LONGEST_BYTES
         if is_clipped:
-            text = text[-LONGEST:]
+            text = text[-LONGEST_BYTES:]
             self._state.overlong += 1
         text = without_escapes(text)
         start, message = 0, None

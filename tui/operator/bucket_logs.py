@@ -27,7 +27,7 @@ ANNOUNCED_BYTES = 32 * 1024 * 1024
 """Size from which copying is announced."""
 
 _UNFINISHED = ".part"
-_UNFINISHED_FOR = 24 * 3600.0
+_ABANDONED_AFTER_S = 24 * 3600.0
 """Seconds after which an unfinished copy counts as abandoned."""
 
 _TRIES = 3
@@ -149,7 +149,7 @@ class BucketLogs:
         make_private(self.directory)
         for unfinished in self.directory.glob(f"*{_UNFINISHED}"):
             with suppress(FileNotFoundError):
-                if time.time() - unfinished.stat().st_mtime > _UNFINISHED_FOR:
+                if time.time() - unfinished.stat().st_mtime > _ABANDONED_AFTER_S:
                     unfinished.unlink()
         room = self._most_bytes - min(version.size, self._most_bytes)
         for _accessed, size, path in sorted(self._copies(), reverse=True):

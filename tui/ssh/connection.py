@@ -15,10 +15,10 @@ from tui.aio.backoff import backoff
 from tui.aio.timeouts import within
 from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
-from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
+from tui.ssh.exec.command import OUTPUT_LIMIT_BYTES, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import PortState, classify_port, unanswered_port
-from tui.ssh.stream_limits import STREAM_WINDOW
+from tui.ssh.stream_limits import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from tui.ssh.transport.client_callbacks import LoginClient
@@ -178,7 +178,7 @@ class WorkerConnection:
         The caller must `close()` it, or read both streams to their end, `stream_limits.READ_BYTES` at a time.
         """
         process: asyncssh.SSHClientProcess[bytes] = await self._open(
-            lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=STREAM_WINDOW)
+            lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=WINDOW_BYTES)
         )
         self._watchers.start(self._free_slot_after(process))
         return process
@@ -260,7 +260,7 @@ class WorkerConnection:
 
     def _completed(self, running: RunningCommand, *, timed_out: bool) -> CommandResult:
         if running.output_limit_exceeded:
-            raise errors.TOO_MUCH_OUTPUT.error(self.worker, mebibytes=OUTPUT_LIMIT >> 20)
+            raise errors.TOO_MUCH_OUTPUT.error(self.worker, mebibytes=OUTPUT_LIMIT_BYTES >> 20)
         silent = running.exit_code is None and running.signal is None
         if not timed_out and silent and (running.ended.result() is not None or not self.alive):
             raise errors.lost_error(self.worker, self.cause or str(running.ended.result() or ""))

@@ -20,10 +20,10 @@ _OF_A_FRACTION = re.compile(rb"\.?\d{0,20}[eE]-\d")
 MOST_SHAPES = 4096
 """Shapes in each of two generations; the older one holds shapes that were not seen lately."""
 
-LONGEST_SHAPE = 512
+LONGEST_SHAPE_BYTES = 512
 """Most bytes of a line whose shape is remembered."""
 
-GLUED_WITHIN = 512
+GLUED_WITHIN_BYTES = 512
 """Bytes before a sample that are searched for the prefix of a line that was glued to the one before."""
 
 
@@ -82,7 +82,7 @@ class DialectReader:
 
     def known(self, line: bytes) -> LineMatches | None:
         """Return the matches of a line without a prefix if a line of its shape has been read; else None."""
-        if len(line) > LONGEST_SHAPE or any(_could_match(dialect, line) for dialect in self._own):
+        if len(line) > LONGEST_SHAPE_BYTES or any(_could_match(dialect, line) for dialect in self._own):
             return None
         return self._known(line.translate(_DIGITS_ALIKE))
 
@@ -92,7 +92,7 @@ class DialectReader:
         matches = self._known(shape)
         if matches is None:
             matches = _read(own_text, self.dialects_for(shape))
-            if len(shape) <= LONGEST_SHAPE:
+            if len(shape) <= LONGEST_SHAPE_BYTES:
                 self._remember(shape, matches)
         own = _find(line, [dialect for dialect in self._own if _could_match(dialect, line)])
         if not own:
@@ -192,7 +192,7 @@ def _found(match: LineMatch, text: bytes) -> DialectMatch:
     )
     start = match.start()
     glued = start > 2 and any(
-        prefix["address"] is not None for prefix in PREFIX.finditer(text, max(0, start - GLUED_WITHIN), start)
+        prefix["address"] is not None for prefix in PREFIX.finditer(text, max(0, start - GLUED_WITHIN_BYTES), start)
     )
     return DialectMatch(start, spans, glued)
 

@@ -11,7 +11,7 @@ from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_
 from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
 from tui.logs.dialects.dialect import SUFFIXES, Dialect, Kind, Role
 from tui.logs.dialects.facts import read_cluster, read_span
-from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
+from tui.logs.dialects.match_cache import GLUED_WITHIN_BYTES, DialectMatch, DialectReader, LineMatches
 from tui.logs.dialects.multiline import OpenHeaders, Row
 from tui.logs.dialects.rates import kind_of, number, rate_of
 from tui.logs.dialects.registry import TRAINING
@@ -163,7 +163,7 @@ class Matcher:
         """Return slot and date of a match: the line's, or those of a prefix in the middle of the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
         if match.is_glued and stream.slot is None:
-            nearest = max(0, match.start - GLUED_WITHIN)
+            nearest = max(0, match.start - GLUED_WITHIN_BYTES)
             for glued in PREFIX.finditer(text, nearest, match.start):
                 if glued["address"] is not None:
                     prefix = read_prefix(text, True, glued.start())

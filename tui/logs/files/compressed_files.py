@@ -13,10 +13,10 @@ from typing import IO, Any, NamedTuple
 
 from tui.errors import UsageError
 
-BLOCK = 256 * 1024
+BLOCK_BYTES = 256 * 1024
 """Bytes read, or unpacked, at once."""
 
-HEAD = 64 * 1024
+HEAD_BYTES = 64 * 1024
 """Bytes of a file's beginning from which its format is recognised."""
 
 STDIN = Path("/dev/stdin")
@@ -96,7 +96,7 @@ def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
             raise _device(path)
         copy = tempfile.NamedTemporaryFile(prefix="tpu-tui-", suffix=".log")  # noqa: SIM115
         with path.open("rb", buffering=0) as pipe:
-            while data := pipe.read(BLOCK):
+            while data := pipe.read(BLOCK_BYTES):
                 copy.write(data)
         copy.flush()
         return Path(copy.name), copy
@@ -112,15 +112,15 @@ def _device(path: Path) -> UsageError:
 def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
     """Return the unpacked beginning of a file and its packing. Raises UsageError, with `name`, for no log."""
     with explain_errors(path), path.open("rb") as file:
-        head = file.read(HEAD)
+        head = file.read(HEAD_BYTES)
         packing = next((packing for packing in PACKINGS if head.startswith(packing.magic)), None)
         if packing is not None:
             file.seek(0)
             head = b""
             try:
-                for block in unpacked(file, packing, HEAD, name):
+                for block in unpacked(file, packing, HEAD_BYTES, name):
                     head += block
-                    if len(head) >= HEAD:
+                    if len(head) >= HEAD_BYTES:
                         break
             except UsageError:
                 if not head:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tui.logs.core_row import UNKNOWN
-from tui.logs.dialects.dialect import LONGEST
+from tui.logs.dialects.dialect import LONGEST_BYTES
 
 Bytes = bytes | bytearray
 
-_WORTH_SPLITTING = 16_384
+_WORTH_SPLITTING_BYTES = 16_384
 """Of a larger chunk, only the first line is joined to the bytes held before it, not the whole chunk."""
 
 
@@ -84,7 +84,7 @@ class Stream:
         pieces: list[LogPiece] = []
         start = 0
         if self.held:
-            start = cut if cut <= _WORTH_SPLITTING else data.find(b"\n", 0, cut) + 1 or cut
+            start = cut if cut <= _WORTH_SPLITTING_BYTES else data.find(b"\n", 0, cut) + 1 or cut
             block = b"".join((*self.held, data[:start]))
             pieces.append(LogPiece(block, 0, len(block), *self._begin(before)))
             self.held, self.held_bytes = [], 0
@@ -116,7 +116,7 @@ class Stream:
             self.held_at = offset
         self.held.append(data)
         self.held_bytes += len(data)
-        if self.held_bytes > 4 * LONGEST:
+        if self.held_bytes > 4 * LONGEST_BYTES:
             # One byte more than is read, so that the line still counts as too long.
-            tail = b"".join(self.held)[-LONGEST - 1 :]
+            tail = b"".join(self.held)[-LONGEST_BYTES - 1 :]
             self.held, self.held_bytes = [tail], len(tail)

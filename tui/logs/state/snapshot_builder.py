@@ -27,7 +27,7 @@ _COPIED_COLUMNS = (
 )  # fmt: skip
 """Columns of a snapshot that are the table's own."""
 
-MISSED = 3
+SILENT_INTERVALS = 3
 """Usual intervals between lines after which a core counts as silent; some jobs print a line every ten minutes."""
 
 
@@ -258,7 +258,7 @@ def _newest_date(table: CoreTable, rows: Ints) -> float:
 
 def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> Bools:
     """Return which rows have been silent for too long: by the clock in a live run, else compared with other cores."""
-    table, patience = state.table, np.fmax(state.thresholds.silent, MISSED * usual)
+    table, patience = state.table, np.fmax(state.thresholds.silent, SILENT_INTERVALS * usual)
     seen = table.column("seen")[rows]
     if np.isfinite(seen).any():
         quiet: Bools = (np.fmax.reduce(seen) if now is None else now) - seen > patience

@@ -12,8 +12,8 @@ from tui.logs._compat_numpy import Bools, Floats, Ints, Words, np, npt, places_o
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
 from tui.logs.attribution.xla_dist_prefix import PREFIX, moment_before_text
 from tui.logs.core_row import UNKNOWN
-from tui.logs.dialects.dialect import LONGEST
-from tui.logs.files.block_buffer import BLOCK, BlockBuffer
+from tui.logs.dialects.dialect import LONGEST_BYTES
+from tui.logs.files.block_buffer import BLOCK_BYTES, BlockBuffer
 from tui.logs.files.line_assembler import Stream
 from tui.logs.hint_search import HintFinder
 from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
@@ -174,7 +174,7 @@ class Block:
         """Collect the prefixes not seen before; if there are none, all prefixes of the streams count as known."""
         if not new.any():
             for index in self._prefixes:
-                index.bytes_read = max(index.bytes_read, BLOCK)
+                index.bytes_read = max(index.bytes_read, BLOCK_BYTES)
             return
         streams = self._stream_of[owners]
         for number, stream in enumerate(self._streams):
@@ -234,7 +234,7 @@ class Block:
             return none, none
         first = self._scanner.octets(starts)
         odd = _ODD.take(first)
-        odd |= ends - starts > LONGEST
+        odd |= ends - starts > LONGEST_BYTES
         quiet = places_of(~odd)
         begins, stops = starts[quiet], ends[quiet]
         prefix, is_none = self._prefix_lengths(begins, stops, first[quiet])

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.aio.timeouts import within
-from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late_error
+from tui.checks.workers.check_facts import ASK_TIMEOUT_S, END, SILENT, late_error
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer_error, parse_line
@@ -83,7 +83,7 @@ class WorkerSession:
                 answers.append(await self._next(SILENT))
 
         try:
-            await within(read_answers(), ASK_TIMEOUT)
+            await within(read_answers(), ASK_TIMEOUT_S)
         except asyncio.TimeoutError as error:
             raise late_error(self.worker.index) from error
         return answers

@@ -23,7 +23,7 @@ from tui.localpod.api.resources.resource_names import ResourceLocation, check_id
 from tui.localpod.api.transport.messages import now
 
 COLLECTION = "queuedResources"
-CAPACITY_POLL_SECONDS = 0.2
+CAPACITY_POLL_INTERVAL_S = 0.2
 """The interval at which a waiting request checks for capacity."""
 
 _LOG = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class QueuedResources:
             if request.deadline is not None and time.time() >= request.deadline:
                 raise rpc_errors.no_capacity(request.place.zone)
             self._enter(request, State.WAITING_FOR_RESOURCES)
-            await asyncio.sleep(CAPACITY_POLL_SECONDS)
+            await asyncio.sleep(CAPACITY_POLL_INTERVAL_S)
 
     def _admit(self, request: Request) -> list[HostedNode]:
         admitted: list[HostedNode] = []

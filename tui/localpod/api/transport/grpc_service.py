@@ -17,7 +17,7 @@ from tui.localpod.api.transport.messages import is_wrapper, plain
 _LOG = logging.getLogger(__name__)
 _STATUS_TRAILER = "grpc-status-details-bin"
 """The trailer from which Google's clients read google.rpc.Status."""
-_CLOSE_SECONDS = 0.2
+_CLOSE_TIMEOUT_S = 0.2
 """How long `close` waits for calls that are in progress."""
 
 
@@ -44,7 +44,7 @@ class GrpcService:
     async def close(self) -> None:
         """Stop listening; calls that do not end quickly are cancelled."""
         if self._server is not None:
-            await self._server.stop(_CLOSE_SECONDS)
+            await self._server.stop(_CLOSE_TIMEOUT_S)
             self._server = None
 
     def _handlers(self) -> tuple[Any, ...]:
