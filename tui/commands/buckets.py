@@ -24,7 +24,7 @@ def add_command(commands: Commands) -> None:
     buckets = commands.add("buckets", help="create a bucket in a slice's region, or delete one")
     actions = commands.actions_of(buckets)
     create = actions.add("create", help="create a bucket in the region of a slice")
-    create.add_argument("bucket", metavar="gs://BUCKET", type=string, help="its name; no one else may use the same")
+    create.add_argument("bucket", metavar="gs://BUCKET", type=string, help="its name, unique in all of Cloud Storage")
     create.add_argument("--for", dest="slice", metavar="SLICE", required=True, help=SLICE)
     create.set_defaults(run=create_bucket)
     delete = actions.add("delete", help="permanently delete a bucket and all its objects; asks for its name")

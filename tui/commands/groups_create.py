@@ -32,10 +32,10 @@ def add_create(actions: Commands) -> None:
     add("--size", metavar="N", type=integer, help="number of VMs (default: what --topology needs)")
     add("--template", metavar="NAME", type=string, help="an existing instance template (default: make one)")
     add("--machine-type", metavar="TYPE", type=string, help="n1-standard-16, ct6e-standard-4t, tpu7x-standard-4t …")
-    add("--accelerator-type", metavar="TYPE", type=string, help="instead: v6e-16, tpu7x-32, or a generation")
+    add("--accelerator-type", metavar="TYPE", type=string, help="in place of a machine type, e.g. v6e-16 or v6e")
     add("--topology", metavar="AxB[xC]", type=string, help="chips per side: makes the VMs one slice, created at once")
     add("--image", metavar="NAME", type=string, help="image of the boot disks; with --image-from, of the new image")
-    add("--image-family", metavar="FAMILY", type=string, help="its newest image; with --image-from, its family")
+    add("--image-family", metavar="FAMILY", type=string, help="use its newest image, or add the new image to it")
     add("--image-project", metavar="PROJECT", type=string, help="project of the image (default: yours)")
     add("--image-from", metavar="VM", type=string, help="make the image from this VM's disk; asks, then stops the VM")
     add("--boot-disk-size", metavar="GB", dest="disk_size_gb", type=integer, help="size of the boot disks")
@@ -49,9 +49,9 @@ def add_create(actions: Commands) -> None:
         metavar="TIME",
         dest="run_duration_s",
         type=duration,
-        help="delete the VMs after it, e.g. 8h",
+        help="delete the VMs after this time, e.g. 8h",
     )
-    add("--valid-for", metavar="TIME", dest="valid_for_s", type=duration, help="stop waiting for capacity after it")
+    add("--valid-for", metavar="TIME", dest="valid_for_s", type=duration, help="wait this long for capacity")
     add_machine_options(create)
     add("--yes", action="store_true", help="do not ask before a VM is stopped")
     add("--detach", "--async", action="store_true", help="return as soon as the VMs are requested")

@@ -30,7 +30,7 @@ def add_command(commands: Commands) -> None:
     up.add_argument(
         "--slices", type=_up_to(MOST_SLICES), default=1, metavar="N", help="number of slices (default: 1)"
     )
-    up.add_argument("--with-parent", action="store_true", help="stop at the end of stdin")
+    up.add_argument("--with-parent", action="store_true", help="stop when stdin is closed")
     up.set_defaults(run_blocking=local_up, changes=True)
 
 

@@ -38,7 +38,7 @@ def add_command(commands: Commands) -> None:
     logs.add_argument("--merged", action="store_true", help="all workers' lines in order of arrival (the default)")
     logs.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
     logs.add_argument("--tail", type=integer, metavar="N", help="only the last N lines")
-    since = "only lines since then, e.g. 10m, 2h or 2026-01-31T18:00:00Z; dates in a saved log count as UTC"
+    since = "only lines since this time, e.g. 10m, 2h or 2026-01-31T18:00:00Z; dates in a saved log count as UTC"
     logs.add_argument("--since", metavar="T", help=since)
     logs.set_defaults(run=show_logs, run_on_file=show_file)
 

@@ -38,7 +38,7 @@ def add_command(commands: Commands) -> None:
         "--ladder",
         nargs="*",
         metavar="RUN",
-        help="instead show how finished runs scale over slice sizes, and whether to go up (default: all runs)",
+        help="show how finished runs (default: all) scale over slice sizes instead, and whether to go up",
     )
     plan.set_defaults(run_blocking=show_plan)
 

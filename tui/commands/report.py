@@ -27,12 +27,12 @@ def add_command(commands: Commands) -> None:
         "--format",
         action="append",
         choices=REPORT_FORMATS,
-        help="repeatable (default: md); csv writes cores and curves",
+        help="format of the report; repeatable (default: md); csv writes cores and curves",
     )
     report.add_argument(
-        "--out", type=directory, metavar="DIR", help="where to write (default: the run's directory, or here)"
+        "--out", type=directory, metavar="DIR", help="where to write (default: the run's directory; for a log, here)"
     )
-    report.add_argument("--logs", action="store_true", help="also each worker's log, as text, byte for byte")
+    report.add_argument("--logs", action="store_true", help="also write each worker's log, byte for byte")
     report.add_argument("--force", action="store_true", help="also replace reports of other runs and logs")
     report.add_argument("--upload", type=string, metavar="gs://…", help="also copy the files to this folder")
     report.set_defaults(run=write_report)

@@ -33,7 +33,7 @@ _COSTS = {True: "yes", False: "no", None: "unknown"}
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    resources = commands.add("resources", help="list what costs money, with who uses it, and delete it")
+    resources = commands.add("resources", help="list what costs money and who uses it, or delete it")
     resources.set_defaults(run=list_resources)
     actions = commands.actions_of(resources, required=False)
     delete = actions.add(

@@ -43,7 +43,7 @@ def add_create(actions: Commands) -> None:
 
 def _add_slice_options(create: Parser) -> None:
     add = create.add_argument
-    add("--type", metavar="TYPE", type=string, help="v3-32 (a type), or v4 (a generation, with --topology)")
+    add("--type", metavar="TYPE", type=string, help="a type, e.g. v3-32, or with --topology a generation, e.g. v4")
     add("--accelerator-type", metavar="TYPE", type=string, help="accelerator type, e.g. v3-32")
     add("--topology", metavar="AxB[xC]", type=string, help="chips per side, e.g. 2x2x2")
     add(
