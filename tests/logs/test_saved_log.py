@@ -207,7 +207,7 @@ class TestBadFiles:
         assert data.startswith(b"".join(read)[: len(data) // 5])
 
     def test_a_device(self) -> None:
-        with pytest.raises(UsageError, match="is no file"):
+        with pytest.raises(UsageError, match="is not a file"):
             open_log("/dev/zero")
 
     def test_a_file_that_may_not_be_read(self, tmp_path: Path) -> None:

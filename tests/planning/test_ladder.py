@@ -49,10 +49,10 @@ def test_one_size_is_no_comparison() -> None:
     (ladder,) = make_ladders([run("v4-16", 100.0), run("v4-16", 90.0)])
 
     assert (ladder.go_up, ladder.next_type) == (False, "v4-32")
-    assert ladder.advice == "one size is no comparison: run on v4-32, too, and compare its rate per core with v4-16's"
+    assert ladder.advice == "nothing to compare with: run on v4-32, too, and compare its rate per core with v4-16's"
     assert ladder.rungs[0].verdict == "the only size with a rate"
     (local,) = make_ladders([FinishedRun("run", "local-2", True, 100.0, cores=2)])
-    assert local.advice.startswith("one size is no comparison: run on twice as many cores, too")
+    assert local.advice.startswith("nothing to compare with: run on twice as many cores, too")
 
 
 def test_a_rehearsal_counts_only_where_there_is_no_real_run_and_is_named() -> None:

@@ -203,12 +203,12 @@ def _advice_without_comparison(generation: str, only: str) -> tuple[bool, str | 
     """Return the advice where a single size has a rate."""
     next_type = _next_size(generation, only) if generation in SIZES else None
     if next_type is None and generation in SIZES:
-        return False, None, f"one size is no comparison, and {only} is the largest"
+        return False, None, f"nothing to compare with, and {only} is the largest"
     larger = next_type or "twice as many cores"
     return (
         False,
         next_type,
-        f"one size is no comparison: run on {larger}, too, and compare its rate per core with {only}'s",
+        f"nothing to compare with: run on {larger}, too, and compare its rate per core with {only}'s",
     )
 
 

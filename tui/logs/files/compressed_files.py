@@ -106,7 +106,7 @@ def _device(path: Path) -> UsageError:
     kind = "a terminal or another device"
     if path == STDIN:
         return UsageError("nothing is piped in", why=f"standard input is {kind}", remedy="… | tpu-tui logs -")
-    return UsageError(f"{path} is no file", why=f"it is {kind}")
+    return UsageError(f"{path} is not a file", why=f"it is {kind}")
 
 
 def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:

@@ -262,7 +262,7 @@ class Follower:
         if self._reached is not None:
             await self._reached()
         if was_out:
-            detail = f"following goes on at byte {self._mirror.size}"
+            detail = f"following continues at byte {self._mirror.size}"
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
 
     async def _record_once(self, text: str, *, subject: str | None = None) -> None:

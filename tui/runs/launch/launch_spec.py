@@ -101,7 +101,7 @@ def check_spec(spec: LaunchSpec) -> None:
     check_job(job.argv, spec.env, job.runtime)
     check_docker(job)
     if not 0 < job.tpuvm_server_port <= MOST_PORT:
-        raise UsageError(f"--tpuvm-server-port {job.tpuvm_server_port} is no port", remedy=f"1 to {MOST_PORT}")
+        raise UsageError(f"--tpuvm-server-port {job.tpuvm_server_port} is not a port", remedy=f"1 to {MOST_PORT}")
     if spec.run.tpu_node and job.runtime == "pjrt":
         raise UsageError(
             f"{spec.run.slice} drives TPU Node {spec.run.tpu_node}, which PJRT cannot use",

@@ -27,7 +27,7 @@ _REFUSALS = {
     "busy": ("another run is alive here", "stop it first, or wait for it: `tpu-tui runs`"),
     "device": ("the TPU is held by another process", "end that process, or `docker stop` its container"),
     "command": ("the command cannot run here", "is it installed? Try --sync, --venv, --conda-env or --workdir"),
-    "directory": ("cannot make the run's directory", "see that run_root is writable there"),
+    "directory": ("cannot make the run's directory", "make run_root writable there"),
     "full": ("no room for the log", "free some space on the worker's disk"),
     "program": ("a program is missing here", "the worker needs sh, coreutils and util-linux"),
     "tag": ("cannot mark the run's processes", "raise the hard limit on file locks (ulimit) on that worker"),
