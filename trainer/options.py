@@ -41,7 +41,7 @@ PATH_OPTIONS = (
     "--logdir",
     "--compilation-cache",
 )
-FREE = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.cache_mib", "data.verify"}
+MAY_VARY = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.cache_mib", "data.verify"}
 """Fields that may differ between workers, since no collective depends on them; so may those of ReplicaConfig."""
 DEFAULT = "(default: %(default)s)"
 
@@ -73,7 +73,7 @@ def list_settings(config: TrainConfig) -> dict[str, object]:
     home = os.environ.get("HOME", "").rstrip("/")
     settings: dict[str, object] = {}
     for option, field in _parser()[1].items():
-        if field not in FREE and not field.startswith("replicas."):
+        if field not in MAY_VARY and not field.startswith("replicas."):
             value = attrgetter(field)(config)
             settings[option] = value.replace(f"{home}/", "~/") if home and isinstance(value, str) else value
     return settings

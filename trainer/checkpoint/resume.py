@@ -40,14 +40,14 @@ class Resumption:
     """One replica's part in saving and restoring. Every rank must make each call."""
 
     def __init__(
-        self, replicas: Replicas, config: TrainConfig, found: Dataset, model: nn.Module, optimizer: torch.optim.SGD
+        self, replicas: Replicas, config: TrainConfig, data: Dataset, model: nn.Module, optimizer: torch.optim.SGD
     ) -> None:
         self._replicas, self._config, self._model, self._optimizer = replicas, config, model, optimizer
-        plan = pipeline.plan(config, found, replicas.world)
-        self._identity = Identity(config.model, found.classes, plan, pipeline.ORDER)
+        plan = pipeline.plan_digest(config, data, replicas.world)
+        self._identity = Identity(config.model, data.classes, plan, pipeline.ORDER)
         self._store: CheckpointStore | None = None
         self._saved: Position | None = None
-        self.steps = pipeline.steps_an_epoch(config, found, replicas.world)
+        self.steps = pipeline.steps_an_epoch(config, data, replicas.world)
         self.best: float | None = None
 
     def resume(self) -> Position:
@@ -94,7 +94,7 @@ class Resumption:
         """Return whether checkpoints are saved."""
         return self._config.checkpoint.directory is not None
 
-    def due(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         """Return whether `--checkpoint-steps` requires a checkpoint after this step of the whole run."""
         interval = self._config.checkpoint.steps
         return interval is not None and step % interval == 0

@@ -95,7 +95,7 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> tuple[int, floa
         done = step + (verdict is not Verdict.STOP_SKIPPING_STEP)
         if verdict:
             _stop(run, f"at epoch {epoch} step {step}", epoch, done)
-        if saves.due((epoch - 1) * steps + step + 1):
+        if saves.is_due((epoch - 1) * steps + step + 1):
             run.events.flush()
             saves.save(epoch, step + 1)
     if done < steps:

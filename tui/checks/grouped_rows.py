@@ -1,4 +1,4 @@
-"""Groups check rows into findings, the worst first; a finding may be about several workers."""
+"""Group check rows into findings, the worst first; a finding may be about several workers."""
 
 from __future__ import annotations
 
