@@ -21,7 +21,7 @@ from tui.logs.dialects.dialect import Dialect
 from tui.logs.dialects.match_cache import DialectReader
 from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
-from tui.logs.files.line_assembler import Stream
+from tui.logs.files.log_stream import LogStream
 from tui.logs.single_line_reader import SingleLineReader
 
 CORPUS = [text(shape) for shape in EVERY + PUBLIC]
@@ -168,7 +168,7 @@ def test_only_few_lines_of_binary_data_are_read_one_by_one(monkeypatch: pytest.M
     read: list[bytes] = []
     read_line = SingleLineReader.read_line
 
-    def count(lines: SingleLineReader, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+    def count(lines: SingleLineReader, stream: LogStream, line: bytes, now: float | None, offset: int) -> None:
         read.append(line)
         read_line(lines, stream, line, now, offset)
 

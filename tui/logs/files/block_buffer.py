@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
-from tui.logs.files.line_assembler import Bytes, Stream
+from tui.logs.files.log_stream import Bytes, LogStream
 
 BLOCK_BYTES = 2 * 1024 * 1024
 """Bytes read together: enough to amortise numpy's cost per call, but few enough to stay in the CPU's caches."""
@@ -18,7 +18,7 @@ PAD_BYTES = 192
 class Part:
     """Whole lines of one stream within a block: where they begin and end in it, and when they arrived."""
 
-    stream: Stream
+    stream: LogStream
     start: int
     end: int
     now: float | None
@@ -40,7 +40,7 @@ class BlockBuffer:
         self.size = 0
         self.parts: list[Part] = []
 
-    def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
+    def add(self, stream: LogStream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
         """Append a copy of whole lines, which begin at `offset` in the stream's log."""
         at, after = PAD_BYTES + self.size, self.size + end - start
         self.view[at : at + end - start] = memoryview(data)[start:end]

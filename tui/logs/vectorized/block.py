@@ -14,7 +14,7 @@ from tui.logs.attribution.xla_dist_prefix import PREFIX, moment_before_text
 from tui.logs.core_row import UNKNOWN
 from tui.logs.dialects.dialect import LONGEST_BYTES
 from tui.logs.files.block_buffer import BLOCK_BYTES, BlockBuffer
-from tui.logs.files.line_assembler import Stream
+from tui.logs.files.log_stream import LogStream
 from tui.logs.hint_search import HintFinder
 from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.packed_digits import FIRST
@@ -48,7 +48,7 @@ _DIGIT[[*b"0123456789"]] = True
 class NewPrefixes(NamedTuple):
     """Unknown prefixes of a stream's lines: address and number of each, as words and as text."""
 
-    stream: Stream
+    stream: LogStream
     tails: Words
     texts: list[bytes]
 
@@ -83,7 +83,7 @@ class Block:
     def __init__(
         self,
         buffer: BlockBuffer,
-        prefixes: Mapping[Stream, PrefixIndex],
+        prefixes: Mapping[LogStream, PrefixIndex],
         finder: HintFinder | None,
         unnamed_slot: Callable[[], int],
     ) -> None:

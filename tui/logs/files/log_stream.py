@@ -1,4 +1,4 @@
-"""Assemble chunks of bytes into lines, which chunks can cut, carriage returns redraw, and have any length."""
+"""Assemble the lines of a log from chunks, which can cut lines; carriage returns redraw lines of any length."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class LogPiece(NamedTuple):
 
 
 @dataclass(eq=False)
-class Stream:
-    """One source of bytes, and what is remembered of it between its chunks."""
+class LogStream:
+    """A log that arrives in chunks: its bytes without a line end, and what its lines so far have shown."""
 
     slot: int | None
     """The slot of the worker whose log this is; None if the lines name their workers."""
