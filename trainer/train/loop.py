@@ -197,7 +197,7 @@ def _stop(run: TrainingRun, position: str, epoch: int, step: int) -> NoReturn:
 
 def _untested(epoch: int) -> TrainerError:
     return TrainerError(
-        f"There is no accuracy of epoch {epoch}",
+        f"Epoch {epoch} has no accuracy",
         why="none of the validation shards can be read",
         remedy="Check them and their bucket, and start again with --resume auto",
     )

@@ -166,7 +166,7 @@ class SingleLineReader:
         start, message = 0, None
         if stream.at_start:
             stream.at_start = False
-            prefix = None if is_clipped else read_prefix(text, stream.xla_dist)
+            prefix = None if is_clipped else read_prefix(text, xla_dist=stream.xla_dist)
             if prefix is not None and self._apply_prefix(stream, prefix):
                 start = prefix.length
             elif stream.slot is None and not is_clipped:

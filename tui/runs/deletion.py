@@ -104,7 +104,7 @@ async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
     try:
         result = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
     except TpuTuiError as error:
-        return DeleteAnswer(index, False, error.explanation)
+        return DeleteAnswer(index, deleted=False, detail=error.explanation)
     for answer in parse_answers(call.nonce, result.stdout):
         if answer.word in ("deleted", "alive"):
             return DeleteAnswer(index, answer.word == "deleted", answer.text)

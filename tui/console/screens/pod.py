@@ -185,9 +185,9 @@ class PodScreen(MainScreen):
         self.set_class(has_passed and has_frames and not self._lists_passed, PASSED)
         self._seen.pop("workers", None)
 
-    def _list_checks(self, lists: bool) -> None:
-        """List passed checks too, or no longer."""
-        self._lists_passed = lists
+    def _list_passed_checks(self, *, wanted: bool) -> None:
+        """List passed checks, too, or hide them."""
+        self._lists_passed = wanted
         self._collapse_checks()
 
     def _take_runs(self, now: float) -> None:
@@ -258,7 +258,7 @@ class PodScreen(MainScreen):
 
     def action_pane(self, name: str) -> None:
         """Focus a pane; on a narrow screen, bring it up."""
-        self._list_checks(name == "checks")
+        self._list_passed_checks(wanted=name == "checks")
         if name in UPPER_PANES:
             self.query_one(TabBar).choose(name)
             self._show_upper(name)
@@ -288,12 +288,12 @@ class PodScreen(MainScreen):
     @on(LineTable.RowHighlighted)
     def _look_closer(self, event: LineTable.RowHighlighted) -> None:
         if event.table.id == "slices":
-            self._list_checks(False)
+            self._list_passed_checks(wanted=False)
             self.console.perform(intents.SliceHighlighted(self.chosen_slice()))
 
     def action_check(self) -> None:
         """Check the chosen slice."""
-        self._list_checks(True)
+        self._list_passed_checks(wanted=True)
         self.console.perform(intents.CheckRequested(self.chosen_slice()))
         self._show_upper("checks")
         self.query_one(TabBar).choose("checks")

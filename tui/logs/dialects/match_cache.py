@@ -54,8 +54,8 @@ class LineMatches(NamedTuple):
         return bool(self.found) and self.found[0][0].is_own
 
 
-_NOTHING = LineMatches((), False)
-_NOTHING_BARE = LineMatches((), True)
+_NOTHING = LineMatches((), is_bare=False)
+_NOTHING_BARE = LineMatches((), is_bare=True)
 
 
 class DialectReader:
@@ -198,4 +198,4 @@ def _found(match: LineMatch, text: bytes) -> DialectMatch:
 
 
 def _is_bare(line: bytes) -> bool:
-    return b"\x1b" not in line and read_prefix(line, False) is None and read_launcher_prefix(line) is None
+    return b"\x1b" not in line and read_prefix(line, xla_dist=False) is None and read_launcher_prefix(line) is None

@@ -166,7 +166,7 @@ class Matcher:
             nearest = max(0, match.start - GLUED_WITHIN_BYTES)
             for glued in PREFIX.finditer(text, nearest, match.start):
                 if glued["address"] is not None:
-                    prefix = read_prefix(text, True, glued.start())
+                    prefix = read_prefix(text, glued.start(), xla_dist=True)
                     if prefix is not None:
                         slot, moment = self._state.slot_for(prefix.number, prefix.address), prefix.moment or moment
         return self._state.slot_or_unnamed(stream.slot if slot is None else slot), moment

@@ -120,7 +120,7 @@ def _shown(values: Mapping[str, bytes]) -> dict[str, str]:
 
 def _own_text(line: bytes) -> bytes:
     """Return a line without the prefix of xla_dist or another launcher."""
-    prefix = read_prefix(line, False)
+    prefix = read_prefix(line, xla_dist=False)
     if prefix is not None:
         return line[prefix.length :]
     launcher = read_launcher_prefix(line)

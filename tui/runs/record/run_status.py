@@ -176,7 +176,7 @@ def _fold_of(directory: RunDirectory) -> StatusFold:
 
 
 _NOTES_KEPT = 20
-_NO_KEEPER = KeeperStatus(False)
+_NO_KEEPER = KeeperStatus(alive=False)
 
 
 class StatusFold:
@@ -259,7 +259,7 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
         index = row["worker"]
         if index in parts and not parts[index].ended:
             parts[index] = replace(
-                parts[index], **worker_changes(Event(report.time, "exit", index, row), False, None)
+                parts[index], **worker_changes(Event(report.time, "exit", index, row), None, ended=False)
             )
     ordered = tuple(parts.values())
     status = replace(status, parts=ordered, is_worker_report=True)
