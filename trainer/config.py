@@ -83,7 +83,7 @@ class DataConfig:
         return self.on_bad_shard == "skip"
 
     @property
-    def in_bucket(self) -> bool:
+    def is_in_bucket(self) -> bool:
         """Return whether any of the data is read from Cloud Storage."""
         return any((place or "").startswith(BUCKET_PREFIX) for place in (self.directory, self.train, self.val))
 

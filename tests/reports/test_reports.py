@@ -105,7 +105,7 @@ class TestSummary:
         lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), EPOCH_END + reported]
         summary = summary_of(*lines, facts=RunFacts("x", is_run=False), worker=None)
         assert summary.rate_check is not None
-        assert summary.rate_check.agree is agree
+        assert summary.rate_check.rates_agree is agree
         differ = "in epoch 1: 80.00 examples/s, but the job reports 160.00: the two differ."
         assert any(remark.endswith(differ) for remark in summary.remarks) is not agree
 

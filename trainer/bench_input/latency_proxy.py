@@ -41,7 +41,7 @@ class _Connection:
 
     def _pass_answers(self) -> None:
         with contextlib.suppress(OSError):
-            for amount in _moved(self._server, self._client):
+            for amount in _move_bytes(self._server, self._client):
                 self._answered = amount > 0
         self._end()
 
@@ -51,7 +51,7 @@ class _Connection:
                 connection.shutdown(socket.SHUT_RDWR)
 
 
-def _moved(source: socket.socket, target: socket.socket) -> Iterator[int]:
+def _move_bytes(source: socket.socket, target: socket.socket) -> Iterator[int]:
     """Move bytes until the source ends; yields how many each time."""
     if not hasattr(os, "splice"):
         while content := source.recv(CHUNK_BYTES):

@@ -111,7 +111,7 @@ class Resumption:
         def write() -> None:
             assert self._store is not None
             state = self._state(random)
-            if state.diverged:
+            if state.has_diverged:
                 raise TrainerError(
                     "The training diverged",
                     why=f"epoch {epoch} after step {step} is not saved",

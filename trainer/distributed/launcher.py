@@ -59,7 +59,7 @@ def launch(train: Train, config: TrainConfig) -> int:
         if config.replicas.device == "TPU":
             _require_libtpu()
         if config.loader_workers and not config.data.fake:
-            loader_processes.start_forkserver(bucket=config.data.in_bucket)
+            loader_processes.start_forkserver(bucket=config.data.is_in_bucket)
         return (TpuLauncher if config.replicas.device == "TPU" else _CpuLauncher)(train, config).run()
     except TrainerError as error:
         return report(error, debug=config.debug, write=partial(print_once, environ=os.environ))

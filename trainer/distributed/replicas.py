@@ -280,7 +280,7 @@ class XlaReplicas(Replicas):
         length = torch.tensor([content.numel()], dtype=torch.int32, device=self.device)
         longest = xm.all_reduce(xm.REDUCE_MAX, length)
         assert isinstance(longest, torch.Tensor)
-        row = torch.zeros(_padded(int(longest.item())), dtype=torch.uint8)
+        row = torch.zeros(_pad_size(int(longest.item())), dtype=torch.uint8)
         row[: content.numel()] = content
         rows = xm.all_gather(row.to(self.device)).cpu().view(self.world, -1)
         return [pickle.loads(part.numpy().tobytes()) for part in rows]
@@ -289,7 +289,7 @@ class XlaReplicas(Replicas):
         """Broadcast through the devices: pickled, and summed with the zeros of all others."""
         content = np.frombuffer(pickle.dumps(thing), np.uint8) if self.rank == 0 else np.zeros(0, np.uint8)
         size = int(self.total(torch.tensor([content.size], dtype=torch.int32)).item())
-        values = torch.zeros(_padded(size), dtype=torch.int32)
+        values = torch.zeros(_pad_size(size), dtype=torch.int32)
         values[: content.size] = torch.from_numpy(content.astype(np.int32))
         return pickle.loads(self.total(values)[:size].to(torch.uint8).numpy().tobytes())  # type: ignore[no-any-return]
 
@@ -302,7 +302,7 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _padded(size: int) -> int:
+def _pad_size(size: int) -> int:
     return max(SMALLEST_BYTES, 1 << (size - 1).bit_length())
 
 

@@ -143,7 +143,7 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
         _stop(run, f"in the evaluation of epoch {epoch}", epoch, run.resumption.steps)
     if not total:
         run.resumption.save(epoch, run.resumption.steps)  # only this evaluation is due again
-        raise _untested(epoch) if run.leads else ReportedElsewhereError("There is no accuracy")
+        raise _no_accuracy_error(epoch) if run.leads else ReportedElsewhereError("There is no accuracy")
     reduced = float(100 * hits / total)
     if run.leads:
         own_accuracy = 100 * float(counts[0]) / max(1, samples)
@@ -195,7 +195,7 @@ def _stop(run: TrainingRun, position: str, epoch: int, step: int) -> NoReturn:
     raise StoppedError(f"Stopped {position}")
 
 
-def _untested(epoch: int) -> TrainerError:
+def _no_accuracy_error(epoch: int) -> TrainerError:
     return TrainerError(
         f"Epoch {epoch} has no accuracy",
         why="none of the validation shards can be read",

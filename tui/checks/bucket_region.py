@@ -63,13 +63,13 @@ def region_row(bucket: str, place: BucketPlace, slice_: Slice) -> CheckRow:
     if region in regions:
         detail = f"{finding}, which includes {region} and {' and '.join(name for name in regions if name != region)}"
         return _row("warn", f"{detail}: a bucket in one region is faster and cheaper", remedy)
-    if not regions and _within(region, place.location):
+    if not regions and _is_within(region, place.location):
         return _row("warn", f"{finding}, a multi-region around {region}: a regional bucket is faster", remedy)
     slow = "every read crosses regions, which is slow, is billed per GiB and keeps the cores waiting"
     return _row("fail", f"{finding}, the slice in {region}: {slow}", remedy)
 
 
-def _within(region: str, continent: str) -> bool:
+def _is_within(region: str, continent: str) -> bool:
     prefix = _CONTINENTS.get(continent)
     if prefix is None or not region.startswith(prefix):
         return False

@@ -52,7 +52,7 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
 
     ports = parse_ports(args.ports or "")
     slice_ = await operator.slices.get(args.slice)
-    rows = await _checked(slice_, ports, operator, out)
+    rows = await _check_slice(slice_, ports, operator, out)
     if args.bucket:
         rows += await operator.launches.check_buckets(slice_, [_address(text) for text in args.bucket])
     check_digest = digest(rows)
@@ -63,7 +63,7 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
     return 0 if check_digest.ok else ANSWER_IS_NO
 
 
-async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
+async def _check_slice(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
     """Return all rows; at a terminal, a notice names the workers that have not answered yet."""
     rows: list[CheckRow] = []
     answered: set[int | None] = set()

@@ -127,7 +127,7 @@ async def start(request: LaunchRequest, spec: LaunchSpec, operator: Operator, ou
         out.note(spec.note)
     if request.preflight and any("gs://" in text for text in (*request.job.argv, *request.job.env.values())):
         await _check_buckets(request, operator, out)
-    directory = await _launched(spec, operator, out)
+    directory = await _launch(spec, operator, out)
     answer = {
         "run": directory.id,
         "slice": directory.run.slice,
@@ -148,7 +148,7 @@ async def start(request: LaunchRequest, spec: LaunchSpec, operator: Operator, ou
     return 0 if status.state is RunState.RUNNING else exit_code(status)
 
 
-async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDirectory:
+async def _launch(spec: LaunchSpec, operator: Operator, out: Output) -> RunDirectory:
     """Hand the run to its keeper; on Ctrl-C, say how to follow the run once it exists."""
     try:
         return await operator.launches.start(spec)

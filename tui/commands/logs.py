@@ -109,7 +109,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     if args.follow:
         await _follow(operator, source, args, since, out)
         return code
-    mirrored = None if args.merged or out.as_json or since is not None else _mirrored(source, args)
+    mirrored = None if args.merged or out.as_json or since is not None else _read_mirror(source, args)
     if mirrored is not None:
         has_output = _copy(mirrored, out)
     elif out.as_json:
@@ -135,7 +135,7 @@ def _require_worker(directory: RunDirectory, worker: int | None) -> None:
         raise UsageError(f"{directory.id} has no worker {worker}", remedy=_what_it_has("worker", indices))
 
 
-def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
+def _read_mirror(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
     """Return one worker's bytes straight from its mirror; None where more than that is needed."""
     from tui.logs.attribution.line_owner import LineOwner
     from tui.logs.files.line_filter import Choice, Picker, forwards, last_in_file, pick

@@ -94,7 +94,7 @@ async def delete_resources(args: argparse.Namespace, operator: Operator, out: Ou
         what = "give either names or --unused, not both" if args.names else "no resources given"
         raise UsageError(what, remedy="tpu-tui resources delete NAME …, or tpu-tui resources delete --unused")
     listing = await operator.resources.list_all()
-    chosen = _unused(listing, out) if args.unused else find_resources(args.names, listing)
+    chosen = _choose_unused(listing, out) if args.unused else find_resources(args.names, listing)
     remaining: dict[str, TpuTuiError] = {}
     acts = bool(chosen) and not args.dry_run
     for line in describe_effect(chosen, listing.resources):
@@ -120,7 +120,7 @@ async def delete_resources(args: argparse.Namespace, operator: Operator, out: Ou
     return max((max(1, problem.exit_code) for problem in failures), default=0)
 
 
-def _unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
+def _choose_unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
     """Return the resources that `--unused` deletes; print those of tpu-tui that are in use."""
     unused = find_unused(listing.resources)
     for resource in listing.resources:

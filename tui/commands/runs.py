@@ -62,7 +62,7 @@ async def _list_runs(args: argparse.Namespace, operator: Operator, out: Output) 
     from tui.operator.runs import hidden_note
 
     slice_name = args.words[0] if args.words else None
-    problems = [] if args.offline else await _discovered(slice_name, operator)
+    problems = [] if args.offline else await _discover(slice_name, operator)
     code = out.problems(problems)
     unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
@@ -119,7 +119,7 @@ def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[
     )
 
 
-async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
+async def _discover(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
     """Query the workers for runs of other machines; return the errors, none where no slices are configured."""
     configured = operator.settings.hosts or operator.settings.project
     try:

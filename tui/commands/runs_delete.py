@@ -73,7 +73,7 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
         _require_a_name(chosen, yes=args.yes)
     refused = {doomed.path: problem for doomed in chosen if (problem := await _refusal(doomed, location, operator))}
     deletable = [doomed for doomed in chosen if doomed.path not in refused]
-    confirmed = args.yes or not deletable or await _confirmed(deletable, location, operator, out)
+    confirmed = args.yes or not deletable or await _confirm(deletable, location, operator, out)
     rows, code = [], 0
     for doomed in chosen:
         problem = refused.get(doomed.path) or (
@@ -123,14 +123,14 @@ def _require_a_name(chosen: Sequence[Doomed], *, yes: bool) -> None:
         )
 
 
-async def _confirmed(chosen: Sequence[Doomed], location: str, operator: Operator, out: Output) -> bool:
+async def _confirm(chosen: Sequence[Doomed], location: str, operator: Operator, out: Output) -> bool:
     """List what will be deleted and ask. Raises UsageError without a terminal."""
     runs = format_count(len(chosen), "run")
     place = _PLACES[location] if len(chosen) > 1 else _PLACES[location].replace("their", "its")
     require_terminal("delete", why=f"this would delete {_names(chosen)} {place}")
     out.note(f"This permanently deletes {runs} with all logs {place}:")
     for doomed in chosen:
-        out.note(f"  {_described(doomed, operator)}")
+        out.note(f"  {_describe(doomed, operator)}")
     return await agrees("Delete?")
 
 
@@ -139,7 +139,7 @@ def _names(chosen: Sequence[Doomed]) -> str:
     return ", ".join(doomed.id for doomed in chosen[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
-def _described(doomed: Doomed, operator: Operator) -> str:
+def _describe(doomed: Doomed, operator: Operator) -> str:
     """Describe a run to delete: its state, its size here, and the workers it ran on."""
     from tui.operator import NoRecordError
     from tui.text.ranks import format_workers

@@ -126,7 +126,7 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
             out.text(to_json_text(body, indent=2))
             out.text(command)
     elif out.as_json:
-        slices = [await _found(operator, f"{request.zone}/{name}") for name in request.slice_names]
+        slices = [await _slice_document(operator, f"{request.zone}/{name}") for name in request.slice_names]
         out.document({**slices[0], "slice": args.slice, **answer, "slices": slices})
     return progress.finish()
 
@@ -151,7 +151,7 @@ def _explain_interruption(request: SliceRequest, last: CreationStep | None, *, d
     )
 
 
-async def _found(operator: Operator, ref: str) -> dict[str, Any]:
+async def _slice_document(operator: Operator, ref: str) -> dict[str, Any]:
     return (await operator.slices.get(ref)).to_json()
 
 

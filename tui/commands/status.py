@@ -107,7 +107,7 @@ def _print_status(
         ("slice", document["slice"]),
         ("state", document["state"]),
         ("cause", cause or status.short_cause or None),
-        *_quoted(last_lines, status, directory),
+        *_quote_lines(last_lines, status, directory),
         ("remedy", document["remedy"]),
         *_restarts(status),
         ("attended", attended or None),
@@ -164,7 +164,7 @@ def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]
     return rows
 
 
-def _quoted(last_lines: str, status: RunStatus, directory: RunDirectory) -> list[tuple[str, str]]:
+def _quote_lines(last_lines: str, status: RunStatus, directory: RunDirectory) -> list[tuple[str, str]]:
     """Return a row for each of the last lines of the worker that failed first."""
     if not last_lines:
         return []

@@ -66,7 +66,7 @@ class SavedLog:
         self._copy = copy
 
     @property
-    def compressed(self) -> bool:
+    def is_compressed(self) -> bool:
         """Return whether the file is packed."""
         return self.packing is not None
 

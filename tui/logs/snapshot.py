@@ -23,7 +23,7 @@ from tui.logs.core_row import (
     optional_int,
 )
 from tui.logs.log_time import format_time
-from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
+from tui.logs.state.rate_kinds import can_add_up, common_unit, total_rate, unit_of
 from tui.text.numbers import round_figure
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Snapshot:
     def rates_add(self) -> bool:
         """Return whether `rate_total` is a sum, because each row's rate is a part of the pod's."""
         chosen = self._has_pod_rate
-        return add_up(self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
+        return can_add_up(self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
 
     @property
     def rate_median(self) -> float | None:

@@ -135,7 +135,7 @@ class Reports:
             if not state.is_over:
                 left_out.append((directory.id, "it has not ended"))
                 continue
-            run = _finished(directory.run, state, await self._logs.snapshot(directory))
+            run = _finished_run(directory.run, state, await self._logs.snapshot(directory))
             if is_comparable(run):
                 finished.append(run)
             else:
@@ -143,7 +143,7 @@ class Reports:
         return ScalingReport(make_ladders(finished), tuple(left_out))
 
 
-def _finished(run: Run, state: RunState, snapshot: Snapshot) -> FinishedRun:
+def _finished_run(run: Run, state: RunState, snapshot: Snapshot) -> FinishedRun:
     cores = run.cores_per_worker
     return FinishedRun(
         run.id,

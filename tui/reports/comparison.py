@@ -80,12 +80,12 @@ def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
     first, unit = _rate(summaries[0]), summaries[0].snapshot.rate_unit
     base = None if first is None or not summaries[0].cores else first / len(summaries[0].cores)
     return tuple(
-        _compared(summary, first, base) if summary.snapshot.rate_unit == unit else _compared(summary, None, None)
+        _compare(summary, first, base) if summary.snapshot.rate_unit == unit else _compare(summary, None, None)
         for summary in summaries
     )
 
 
-def _compared(summary: Summary, first: float | None, base: float | None) -> Compared:
+def _compare(summary: Summary, first: float | None, base: float | None) -> Compared:
     rate = _rate(summary)
     per_core = None if rate is None or not summary.cores else rate / len(summary.cores)
     newest = [round_figure(summary.loss.median)] if summary.loss else []

@@ -83,7 +83,7 @@ def _outcome(summary: Summary) -> Section:
     snapshot = summary.snapshot
     sentences = [_verdict(summary), *summary.remarks]
     if snapshot.samples:
-        sentences.append(_reached(summary))
+        sentences.append(_describe_end(summary))
     if snapshot.max_accuracy is not None:
         sentences.append(f"Best accuracy: {number(snapshot.max_accuracy)} %.")
     if (seconds := snapshot.facts.get("total_train_time")) is not None:
@@ -92,7 +92,7 @@ def _outcome(summary: Summary) -> Section:
         sentences.append(f"Average rate, reported by the job: {number(rate)} examples/s.")
     if snapshot.data_wait_share is not None:
         sentences.append(f"Waited for data in the last epoch: {snapshot.data_wait_share * 100:.1f} % of the time.")
-    if summary.rate_check is not None and summary.rate_check.agree:
+    if summary.rate_check is not None and summary.rate_check.rates_agree:
         check = summary.rate_check
         sentences.append(
             f"Sum of per-core GlobalRate in epoch {check.epoch}: {number(check.cores_sum)} examples/s "
@@ -124,7 +124,7 @@ def _success(lasted: str, restarts: int) -> str:
     return f"Succeeded{when} {format_count(restarts, 'restart')}: in the end every worker exited with code 0."
 
 
-def _reached(summary: Summary) -> str:
+def _describe_end(summary: Summary) -> str:
     snapshot = summary.snapshot
     reached = (("epoch", snapshot.median_epoch), ("step", snapshot.median_step))
     position = ", ".join(f"{name} {value}" for name, value in reached if value is not None)

@@ -161,7 +161,7 @@ class WorkerConnection:
             done, _ = await asyncio.wait({running.ended}, timeout=timeout)
             if not done:
                 await self._end(channel, running)
-            return self._completed(running, timed_out=not done)
+            return self._make_result(running, timed_out=not done)
         except asyncio.CancelledError:
             with contextlib.suppress(OSError, asyncssh.Error):
                 channel.send_signal("TERM")
@@ -225,7 +225,7 @@ class WorkerConnection:
             if not await self._slots.take():
                 raise errors.SESSION_TAKEN.error(self.worker)
             try:
-                return await self._opened(opener, timeout)
+                return await self._open_session(opener, timeout)
             except asyncssh.ChannelOpenError as error:
                 crowded = self._slots.shrink()
                 self._slots.give()
@@ -236,7 +236,7 @@ class WorkerConnection:
                 raise
             await asyncio.sleep(next(waits))
 
-    async def _opened(self, opener: Callable[[], Awaitable[Any]], timeout: float | None) -> Any:
+    async def _open_session(self, opener: Callable[[], Awaitable[Any]], timeout: float | None) -> Any:
         if not self.alive:
             raise errors.lost_error(self.worker, self.cause, started=False)
         try:
@@ -258,7 +258,7 @@ class WorkerConnection:
             if done:
                 return
 
-    def _completed(self, running: RunningCommand, *, timed_out: bool) -> CommandResult:
+    def _make_result(self, running: RunningCommand, *, timed_out: bool) -> CommandResult:
         if running.output_limit_exceeded:
             raise errors.TOO_MUCH_OUTPUT.error(self.worker, mebibytes=OUTPUT_LIMIT_BYTES >> 20)
         silent = running.exit_code is None and running.signal is None

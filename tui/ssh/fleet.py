@@ -95,7 +95,7 @@ class Fleet:
     async def close(self) -> None:
         """Close every connection; jump hosts come last, because workers are reached through them."""
         self._closed = True
-        connections = self._made()
+        connections = self._connections()
         self._live, self._spare = {}, {}
         await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
         await self._jumps.close()
@@ -322,11 +322,11 @@ class Fleet:
         finally:
             self._dialing -= 1
 
-    def _made(self) -> list[WorkerConnection]:
+    def _connections(self) -> list[WorkerConnection]:
         return [*self._live.values(), *self._spare.values()]
 
     def _has_room(self) -> bool:
-        connections = self._made()
+        connections = self._connections()
         if self._dialing + len(connections) < self._room:
             return True
         return self._dialing + sum(connection.alive for connection in connections) < self._room

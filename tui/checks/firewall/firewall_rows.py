@@ -126,7 +126,7 @@ def _port_row(
     port: int,
     probed: Sequence[CheckRow],
 ) -> CheckRow:
-    decision = _between(rules, workers, port)
+    decision = _decide_between(rules, workers, port)
     states = [row.state for row in probed if row.check == "ports" and row.port == port and row.state]
     blocked = states.count("filtered")
     probes = f"; probes: {len(states) - blocked} of {len(states)} get through" if states else ""
@@ -148,7 +148,7 @@ def _port_row(
     return _row("fail", detail + probes, _remedy(slice_, "allow", port, span, decision))
 
 
-def _between(rules: Sequence[FirewallRule], workers: Sequence[FirewallEndpoint], port: int) -> Decision:
+def _decide_between(rules: Sequence[FirewallRule], workers: Sequence[FirewallEndpoint], port: int) -> Decision:
     """Return one decision for all pairs if the rules treat them alike, else the strictest pair's."""
     span = str(smallest_network([worker.network for worker in workers]))
     all_workers = FirewallEndpoint(span, workers[0].tags, workers[0].account)

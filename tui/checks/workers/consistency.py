@@ -155,7 +155,7 @@ def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[Chec
     error = max(clock.error for clock in clocks.values())
     if voted and _apart(usual, error) > limits.clock_skew_seconds:
         odd.append(_clock_row(None, -usual, error, "the workers'", limits))
-    return [*rows, *odd] if odd else [*rows, _agreed(clocks)]
+    return [*rows, *odd] if odd else [*rows, _agreement_row(clocks)]
 
 
 def _apart(ahead: float, error: float) -> float:
@@ -171,7 +171,7 @@ def _clock_row(worker: int | None, ahead: float, error: float, reference: str, l
     return make_row("clock", status, detail, f"set it {where}: sudo systemctl restart chrony", worker=worker)
 
 
-def _agreed(clocks: Mapping[int, Clock]) -> CheckRow:
+def _agreement_row(clocks: Mapping[int, Clock]) -> CheckRow:
     furthest = max(abs(clock.ahead) + clock.error for clock in clocks.values())
     detail = f"{'clock agrees' if len(clocks) == 1 else 'clocks agree'} with this machine to {furthest:.2f} s"
     return make_row("clock", "pass", detail)

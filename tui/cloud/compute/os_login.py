@@ -66,15 +66,15 @@ class OsLoginClient:
     def profile(self) -> LoginProfile:
         """Return the account's profile for the project. Raises CloudError."""
         what = f"the OS Login profile of {self.account} cannot be read"
-        return self._parsed(self._send(what, "GET", "/loginProfile"))
+        return self._parse_profile(self._send(what, "GET", "/loginProfile"))
 
     def import_key(self, public: str) -> LoginProfile:
         """Add a public key to the profile, which makes its account for the project; return the new profile."""
         what = f"the SSH key cannot be added to the OS Login profile of {self.account}"
         answer = self._send(what, "POST", ":importSshPublicKey", {"key": public})
-        return self._parsed(answer.get("loginProfile") or {})
+        return self._parse_profile(answer.get("loginProfile") or {})
 
-    def _parsed(self, document: Mapping[str, Any]) -> LoginProfile:
+    def _parse_profile(self, document: Mapping[str, Any]) -> LoginProfile:
         accounts = sorted(document.get("posixAccounts") or (), key=lambda account: not account.get("primary"))
         keys = (document.get("sshPublicKeys") or {}).values()
         return LoginProfile(

@@ -63,10 +63,10 @@ def _lines_of(value: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {line}"
         else:
             yield f"{name}:"
-            yield from (STEP + line for line in _nested(item))
+            yield from (STEP + line for line in _format_nested(item))
 
 
-def _nested(value: Any) -> Iterator[str]:
+def _format_nested(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield from _lines_of(value)
         return

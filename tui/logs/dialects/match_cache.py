@@ -70,7 +70,7 @@ class DialectReader:
         self._dialects = tuple(dialect for dialect in dialects if not dialect.is_own)
         self._always = {index for index, dialect in enumerate(self._dialects) if not dialect.hints}
         self._hinting = _hinting(tuple(dialect.hints for dialect in self._dialects))
-        self._groups = _grouped(tuple(self._hinting))
+        self._groups = _group_hints(tuple(self._hinting))
         self._any_part = _pattern_of(tuple(self._groups))
         self._young: dict[bytes, LineMatches] = {}
         self._old: dict[bytes, LineMatches] = {}
@@ -84,12 +84,12 @@ class DialectReader:
         """Return the matches of a line without a prefix if a line of its shape has been read; else None."""
         if len(line) > LONGEST_SHAPE_BYTES or any(_could_match(dialect, line) for dialect in self._own):
             return None
-        return self._known(line.translate(_DIGITS_ALIKE))
+        return self._look_up(line.translate(_DIGITS_ALIKE))
 
     def read(self, line: bytes, own_text: bytes) -> LineMatches:
         """Return the matches in a line's own text, and those of a profile's dialects in the whole line."""
         shape = own_text.translate(_DIGITS_ALIKE)
-        matches = self._known(shape)
+        matches = self._look_up(shape)
         if matches is None:
             matches = _read(own_text, self.dialects_for(shape))
             if len(shape) <= LONGEST_SHAPE_BYTES:
@@ -100,7 +100,7 @@ class DialectReader:
         rest = (pair for pair in matches.found if pair[0].kind is not Kind.SAMPLE)
         return LineMatches((*own, *rest), matches.is_bare)
 
-    def _known(self, shape: bytes) -> LineMatches | None:
+    def _look_up(self, shape: bytes) -> LineMatches | None:
         matches = self._young.get(shape)
         if matches is None:
             matches = self._old.get(shape)
@@ -168,7 +168,7 @@ def _hinting(hints: tuple[tuple[bytes, ...], ...]) -> dict[bytes, list[int]]:
 
 
 @lru_cache(maxsize=4)
-def _grouped(hints: tuple[bytes, ...]) -> dict[bytes, list[bytes]]:
+def _group_hints(hints: tuple[bytes, ...]) -> dict[bytes, list[bytes]]:
     """Group hints by three bytes that many share: a line without those bytes contains none of the group."""
     parts = {hint: {hint[start : start + 3] for start in range(max(1, len(hint) - 2))} for hint in hints}
     counts = Counter(part for hint_parts in parts.values() for part in hint_parts)

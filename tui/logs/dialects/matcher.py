@@ -49,7 +49,7 @@ class Matcher:
     @property
     def has_open_header(self) -> bool:
         """Return whether the next line may belong to a header or sample above, although its text does not show it."""
-        return self._openings.any or self._bars.is_waiting
+        return self._openings.has_any or self._bars.is_waiting
 
     def restart(self) -> None:
         """Note that the job was restarted."""
@@ -88,7 +88,7 @@ class Matcher:
     def _take(self, stream: LogStream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
         if self._bars.is_waiting:
             self._record(self._bars.take(self._state.slot_or_unnamed(stream.known_slot), own_text))
-        if self._openings.any and not reading.is_own and self._take_value(stream, own_text, now):
+        if self._openings.has_any and not reading.is_own and self._take_value(stream, own_text, now):
             return
         for dialect, matches in reading.found:
             self._state.count_match(dialect.name)
@@ -98,7 +98,7 @@ class Matcher:
             self._take_matches(stream, dialect, matches, line if dialect.is_own else own_text, now)
             if dialect.kind is Kind.SECTION:
                 self._take_beneath(stream, own_text, now)
-        if self._openings.any and not reading.found:
+        if self._openings.has_any and not reading.found:
             self._take_beneath(stream, own_text, now)
 
     def _take_matches(
@@ -148,7 +148,7 @@ class Matcher:
 
     def _take_beneath(self, stream: LogStream, line: bytes, now: float | None) -> bool:
         """Record a line below an open header; return whether the line belongs to it."""
-        if not self._openings.any:
+        if not self._openings.has_any:
             return False
         slot = self._state.slot_or_unnamed(stream.known_slot)
         return self._record_rows(stream, slot, self._openings.take(slot, line), now)

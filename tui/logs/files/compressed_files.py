@@ -67,17 +67,17 @@ def unpacked(file: IO[bytes], packing: Packing, size: int, name: str) -> Iterato
                 # `read` would lose the bytes right before an error.
                 block = stream.read1(size)
             except EOFError as error:
-                raise _broken(name, packing, "it is cut off") from error
+                raise _broken_error(name, packing, "it is cut off") from error
             except Exception as error:  # each library has its own errors, without a common base
                 if isinstance(error, OSError) and error.errno is not None:
                     raise  # the file cannot be read
-                raise _broken(name, packing, str(error)) from error
+                raise _broken_error(name, packing, str(error)) from error
             if not block:
                 return
             yield block
 
 
-def _broken(name: str, packing: Packing, why: str) -> UsageError:
+def _broken_error(name: str, packing: Packing, why: str) -> UsageError:
     return UsageError(f"cannot read {name} to its end", why=f"its {packing.name} data is broken: {why}")
 
 

@@ -40,7 +40,7 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
     answers: Answers = {}
     try:
         record_missing_arrivals(directory)
-        errors = await _caught_up(directory, fleet, timeout)
+        errors = await _bring_up_to_date(directory, fleet, timeout)
         if not errors:
             answers = await query_workers(directory.run, fleet, timeout_s=timeout)
     finally:
@@ -50,7 +50,7 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
         raise error
 
 
-async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
+async def _bring_up_to_date(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
     """Bring the mirrors up to date; return the errors."""
     try:
         await within(fetch_previous_logs(directory, fleet), timeout)

@@ -138,7 +138,7 @@ class Follower:
                 await self._record_short_log(head)
             return None if to_present else await self._judge(head, await trailer)
         except channel_errors() as error:
-            raise _broken(self.worker, error) from error
+            raise _broken_error(self.worker, error) from error
         finally:
             trailer.cancel()
             process.close()
@@ -166,7 +166,7 @@ class Follower:
             process.stdin.write(call.input)
         except channel_errors() as error:
             process.close()
-            raise _broken(self.worker, error) from error
+            raise _broken_error(self.worker, error) from error
         return process, call
 
     async def _head(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> tuple[Answer, bytes]:
@@ -272,5 +272,5 @@ class Follower:
             await record(self.directory, "note", worker=self.worker, text=text)
 
 
-def _broken(worker: int, error: Exception) -> WorkerError:
+def _broken_error(worker: int, error: Exception) -> WorkerError:
     return WorkerError("the connection broke", worker=worker, why=one_line(str(error)) or type(error).__name__)

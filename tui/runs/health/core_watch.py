@@ -115,7 +115,7 @@ class CoreWatch:
 
     async def _check_losses(self, snapshot: Snapshot) -> None:
         """Record cores whose newest loss is nan or infinite, each once until its loss is a number again."""
-        rows = _broken(snapshot)
+        rows = _broken_rows(snapshot)
         new = [row for row in rows if row.core not in self._broken]
         numbers = [
             row for row in self._level(snapshot, self._broken) if row.loss is not None and math.isfinite(row.loss)
@@ -213,7 +213,7 @@ def _open_reader(directory: RunDirectory) -> tuple[RunReader, TpuTuiError | None
     return RunReader(directory, dialects=dialects, thresholds=settings.thresholds), None
 
 
-def _broken(snapshot: Snapshot) -> list[CoreRow]:
+def _broken_rows(snapshot: Snapshot) -> list[CoreRow]:
     """Return the rows whose newest loss is not a number."""
     indices = _indices_where((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
     return [snapshot.row_at(index) for index in indices]

@@ -99,7 +99,7 @@ class WorkerSession:
         except BrokenPipeError:
             return  # the session has ended: its answers say why
         except channel_errors() as error:
-            raise self._broken(error) from error
+            raise self._broken_error(error) from error
 
     async def expect(self, word: str) -> Answer:
         """Wait for an answer. Raises LaunchError for a refusal, WorkerError for a lost connection."""
@@ -142,15 +142,15 @@ class WorkerSession:
             try:
                 line = await self.process.stdout.readline()
             except channel_errors() as error:
-                raise self._broken(error) from error
+                raise self._broken_error(error) from error
             if not line:
-                raise await self._ended(lacking)
+                raise await self._end_error(lacking)
             answer = parse_line(self.call.nonce, line[:_MAX_LINE_BYTES])
             if answer is not None:
                 return answer
             self._last_output = line[:_MAX_LINE_BYTES]
 
-    async def _ended(self, lacking: str) -> TpuTuiError:
+    async def _end_error(self, lacking: str) -> TpuTuiError:
         stderr = b""
         with suppress(asyncio.TimeoutError, *channel_errors()):
             stderr = await within(self.process.stderr.read(_MAX_LINE_BYTES), _LAST_OUTPUT_S)
@@ -160,7 +160,7 @@ class WorkerSession:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
         return no_answer_error(self.worker.index, lacking, stderr, self.process.exit_status, self._last_output)
 
-    def _broken(self, error: Exception) -> WorkerError:
+    def _broken_error(self, error: Exception) -> WorkerError:
         return WorkerError("the connection broke", worker=self.worker.index, why=str(error))
 
     def send(self, word: bytes) -> None:

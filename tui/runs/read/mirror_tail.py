@@ -201,7 +201,7 @@ class MirrorTail:
         if batches and self._began is None:
             self._began = batches[0].time
         is_behind = self._arrivals.is_behind
-        self._pending.extend(batches if self._in_order else _joined(batches, is_behind, self._began or 0.0))
+        self._pending.extend(batches if self._in_order else _join(batches, is_behind, self._began or 0.0))
         return bool(batches)
 
     def _unannounced(self, budget: int) -> Iterator[Span]:
@@ -239,7 +239,7 @@ class MirrorTail:
         return earlier if earlier.exists() else path
 
 
-def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Batch]:
+def _join(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Batch]:
     """Join successive batches of one log; with `behind`, join several rounds of all logs into one batch of each.
 
     Batches are not joined if they are further apart than `_SHARE_JOINED` of the time since the run began, at `began`.

@@ -55,7 +55,7 @@ class BoundedOutput:
         """Add data; when the budget is used up, omit bytes from the middle."""
         if self._most_last is not None:
             self._last += data
-        elif (granted := self._granted(len(data))) == len(data):
+        elif (granted := self._grant(len(data))) == len(data):
             self._first += data
             return
         else:
@@ -69,7 +69,7 @@ class BoundedOutput:
         del self._last[:excess]
         self.omitted += excess
 
-    def _granted(self, size: int) -> int:
+    def _grant(self, size: int) -> int:
         if self._budget is None:
             return size
         own = min(size, self._share)

@@ -268,10 +268,10 @@ class LogPane(LineView):
         if label and line.worker is not None:
             style = self.toned(*under, Style.parse(get_worker_color(line.worker)))
             segments.append(Segment(label if row.is_first else "│".rjust(len(label)), style))
-        segments += self._marked(row, fit(row.text, width - len(label)), under)
+        segments += self._highlight(row, fit(row.text, width - len(label)), under)
         return Strip(segments, max(width, len(label))).adjust_cell_length(width)
 
-    def _marked(self, row: WrappedRow, text: str, under: tuple[str, ...]) -> list[Segment]:
+    def _highlight(self, row: WrappedRow, text: str, under: tuple[str, ...]) -> list[Segment]:
         """Return the segments of a row, with the filter's matches highlighted."""
         plain = self.toned(*under)
         if not self.filter_text:

@@ -59,7 +59,7 @@ class CoresPane(Pane):
                 self.cores.focus()
 
     def _show(self, snapshot: Snapshot, feed: Feed, unseen: frozenset[int]) -> None:
-        reading = not feed.caught_up
+        reading = not feed.has_caught_up
         status = feed.status
         failed = None if status is None or is_launching(status) else run_summary.find_failed_worker(status)
         self.cores.show(snapshot, unseen, reading=reading, is_launching=is_launching(status), failed_worker=failed)
