@@ -30,7 +30,7 @@ class Watched:
         self._watch = KeeperWatch(lambda: self.now)
 
     def check(self, attended: KeeperStatus, state: RunState = RunState.RUNNING) -> KeeperStatus | None:
-        return self._watch.changed(RunStatus(RUN, state, attended, ()))
+        return self._watch.take_change(RunStatus(RUN, state, attended, ()))
 
 
 @pytest.fixture

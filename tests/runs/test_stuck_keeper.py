@@ -127,7 +127,7 @@ def test_the_end_of_a_stuck_keeper_is_a_change() -> None:
     moments = iter(range(0, 100, 10))
     watch = KeeperWatch(lambda: float(next(moments)))
     stuck, gone = KeeperStatus(False, 1.0, 7, HERE, stuck=True), KeeperStatus(False, 1.0, 7, HERE)
-    changes = [watch.changed(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
+    changes = [watch.take_change(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
     assert changes == [stuck, None, None, gone, None]
 
 

@@ -13,7 +13,7 @@ from tui.logs.attribution.host_sections import Sections
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.attribution.xla_dist_prefix import NUMBERED_SAMPLE, PREFIX
-from tui.logs.files.compressed_files import BLOCK_BYTES, Packing, explain_errors, head_of, regular, unpacked
+from tui.logs.files.compressed_files import BLOCK_BYTES, Packing, explain_errors, head_of, regular, unpack
 from tui.logs.files.line_filter import Choice, Picked, Picker, forwards, last, last_in_file, pick
 from tui.logs.files.lines import LogLine, without_escapes
 from tui.logs.files.summary_cache import LogSummary, SummaryCache, sort_rows
@@ -81,7 +81,7 @@ class SavedLog:
         """Yield the unpacked bytes of the file in blocks. Raises UsageError at its end if not all can be read."""
         with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             if self.packing is not None:
-                yield from unpacked(file, self.packing, size, self.name)
+                yield from unpack(file, self.packing, size, self.name)
                 return
             while data := file.read(size):
                 yield data

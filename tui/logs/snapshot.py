@@ -282,7 +282,7 @@ class Snapshot:
     def sorted(self, by: str, reverse: bool = False) -> Snapshot:
         """Return the snapshot with its rows in another order (see `order`)."""
         order = self.order(by, reverse)
-        columns: dict[str, Any] = {name: frozen(getattr(self, name)[order]) for name in COLUMNS}
+        columns: dict[str, Any] = {name: freeze(getattr(self, name)[order]) for name in COLUMNS}
         return replace(self, **columns)
 
 
@@ -292,7 +292,7 @@ COLUMNS = tuple(
 """The names of a snapshot's columns."""
 
 
-def frozen(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def freeze(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make an array read-only and return it."""
     column.flags.writeable = False
     return column

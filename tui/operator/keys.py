@@ -147,7 +147,7 @@ class Keys:
         async for step in steps:
             yield step
 
-    def renamed(self, plan: KeyPlan) -> KeyPlan:
+    def with_user_name(self, plan: KeyPlan) -> KeyPlan:
         """Return the plan after its key has been added, which gives a new OS Login account its user name."""
         profile = self._connections.profile
         return replace(plan, user=profile.user) if plan.account and profile and profile.user else plan

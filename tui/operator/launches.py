@@ -33,7 +33,7 @@ class Launches:
         check_request(request)
         settings = self._connections.settings
         require_workers(request.slice_)
-        known_slice = await self._connections.known(request.slice_)
+        known_slice = await self._connections.with_login_facts(request.slice_)
         access = self._connections.access_to(known_slice, await self._connections.access_for_keeper())
         run = run_from(request, known_slice, settings)
         spec = LaunchSpec(

@@ -89,7 +89,7 @@ class Pollers:
         if self._started and not self.tasks.is_running(SLICES.name):
             self.tasks.start(SLICES.name, self._slices())
 
-    async def listed(self) -> None:
+    async def wait_for_slices(self) -> None:
         """Wait until the slices were listed once, or the attempt failed."""
         self.start()
         self.list_slices()

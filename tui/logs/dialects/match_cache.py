@@ -80,7 +80,7 @@ class DialectReader:
         """Return the number of remembered shapes."""
         return len(self._young) + len(self._old)
 
-    def known(self, line: bytes) -> LineMatches | None:
+    def find_known(self, line: bytes) -> LineMatches | None:
         """Return the matches of a line without a prefix if a line of its shape has been read; else None."""
         if len(line) > LONGEST_SHAPE_BYTES or any(_could_match(dialect, line) for dialect in self._own):
             return None

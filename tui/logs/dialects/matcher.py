@@ -71,7 +71,7 @@ class Matcher:
 
     def match_known(self, stream: LogStream, line: bytes, now: float | None) -> bool:
         """Record a line if it has no prefix and a shape that was read before; return whether it was recorded."""
-        reading = self._reader.known(line)
+        reading = self._reader.find_known(line)
         if reading is None or not reading.is_bare:
             return False
         stream.at_start = False

@@ -55,7 +55,7 @@ PACKINGS = (
 )
 
 
-def unpacked(file: IO[bytes], packing: Packing, size: int, name: str) -> Iterator[bytes]:
+def unpack(file: IO[bytes], packing: Packing, size: int, name: str) -> Iterator[bytes]:
     """Yield the unpacked bytes of a file in blocks of at most `size`; concatenated packed files are read as one.
 
     Raises UsageError, with `name` for the file, where the data is cut off or broken, after yielding all that is
@@ -118,7 +118,7 @@ def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
             file.seek(0)
             head = b""
             try:
-                for block in unpacked(file, packing, HEAD_BYTES, name):
+                for block in unpack(file, packing, HEAD_BYTES, name):
                     head += block
                     if len(head) >= HEAD_BYTES:
                         break

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tui.logs._compat_numpy import Bools, Floats, Ints, np, npt
 from tui.logs.core_row import HAS_LOSS, UNKNOWN, WorkerFacts
 from tui.logs.log_time import LOG_TIME, format_time
-from tui.logs.snapshot import CoreState, Snapshot, frozen
+from tui.logs.snapshot import CoreState, Snapshot, freeze
 from tui.logs.state.core_table import CoreTable
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.line_counts import LogSource
@@ -69,17 +69,17 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     dated = [source for source in state.sources if np.isfinite(source.last_seen)]
     newest = max(dated, key=lambda source: source.last_seen, default=None)
     return Snapshot(
-        **{name: frozen(column) for name, column in columns.items()},
-        worker=frozen(workers),
-        epoch=frozen(epoch),
-        lag=frozen(lag),
-        pace=frozen(pace),
-        counting=frozen(counting),
-        behind=frozen(late),
-        slow=frozen(slow),
-        state=frozen(states),
-        slot=frozen(np.searchsorted(_unknown_last(np.array(listed, np.int64)), _unknown_last(workers))),
-        row=frozen(rows),
+        **{name: freeze(column) for name, column in columns.items()},
+        worker=freeze(workers),
+        epoch=freeze(epoch),
+        lag=freeze(lag),
+        pace=freeze(pace),
+        counting=freeze(counting),
+        behind=freeze(late),
+        slow=freeze(slow),
+        state=freeze(states),
+        slot=freeze(np.searchsorted(_unknown_last(np.array(listed, np.int64)), _unknown_last(workers))),
+        row=freeze(rows),
         workers=facts_of,
         epochs=state.epochs.summaries(),
         facts=dict(state.facts),

@@ -238,7 +238,7 @@ class Block:
         quiet = places_of(~odd)
         begins, stops = starts[quiet], ends[quiet]
         prefix, is_none = self._prefix_lengths(begins, stops, first[quiet])
-        hinted = finder.lines_with(*self._scanner.joined(begins if finder.in_prefixes else begins + prefix, stops))
+        hinted = finder.lines_with(*self._scanner.join(begins if finder.in_prefixes else begins + prefix, stops))
         for line in hinted.tolist():
             if LABELLED_SAMPLE.match(self._text(int(begins[line]), int(stops[line])).lstrip(b"\r")):
                 return none, none

@@ -112,7 +112,7 @@ class Scanner:
         gathered: npt.NDArray[np.uint8] = windows[places].view(np.uint8).reshape(len(places), size)
         return gathered
 
-    def joined(self, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
+    def join(self, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
         """Return lines from `starts` to `ends` concatenated, and the position at which each then ends."""
         view, spans = self._view, zip((starts + PAD_BYTES).tolist(), (ends + (PAD_BYTES + 1)).tolist(), strict=True)
         return b"".join([view[start:end] for start, end in spans]), np.cumsum(ends + 1 - starts)

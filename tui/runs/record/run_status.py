@@ -236,7 +236,7 @@ class StatusFold:
     def status(self, attended: KeeperStatus) -> RunStatus:
         """Return the status; to the run's own keeper, which follows the workers, without their report."""
         with self._reading:
-            parts = self._parts.made()
+            parts = self._parts.list_parts()
         status = replace(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
         is_own = attended.pid == os.getpid() and attended.state != "gone"
         return status if is_own or self._report is None else _apply_worker_report(status, self._report)

@@ -82,7 +82,7 @@ class WorkerParts:
         self._made.clear()
         self._all = None
 
-    def made(self) -> tuple[WorkerStatus, ...]:
+    def list_parts(self) -> tuple[WorkerStatus, ...]:
         """Return every part, in the order of the workers."""
         if self._all is None:
             for index in self._known.keys() - self._made.keys():
