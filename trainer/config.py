@@ -16,11 +16,11 @@ LARGEST_FACTOR = 1e9  # a larger factor, times the slice's batch, may exceed a f
 MOST_CORES = 512  # replicas forked on one machine; more would bring it down before an error is printed
 LARGEST_BATCH = MOST_CLASSES = 1_000_000
 MOST_LOADERS = 512  # per replica
-SHORTEST_WAIT, LONGEST_WAIT = 1.0, 7 * 24 * 3600.0  # seconds
+SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 1.0, 7 * 24 * 3600.0
 SEEDS = 2**32
 BAD_SHARD_POLICIES = ("stop", "skip")
 RESUME_WORDS = ("auto", "no")
-COMPILED = "~/.cache/tpu-tui/compiled"
+COMPILATION_CACHE = "~/.cache/tpu-tui/compiled"
 
 
 def _require_place(option: str, path: str | None) -> None:
@@ -55,7 +55,7 @@ class DataConfig:
     shuffle_buffer: int = 10_000  # samples held by each loader
     loader_workers: int | None = None  # None: 0 on CPU devices, 4 on TPU
     on_bad_shard: str = "stop"  # or "skip": lost samples are replaced by others of the loader, or of the batch
-    keep: int = 512  # MiB of samples that each core holds for later epochs, if it has no loader processes
+    cache_mib: int = 512  # of samples that each core holds for later epochs, if it has no loader processes
     verify: bool = False  # compare each shard with the manifest's sha256 before it is used
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class DataConfig:
         _require(self.shuffle_buffer >= 1, "--shuffle-buffer must be at least 1")
         loaders_fit = self.loader_workers is None or 0 <= self.loader_workers <= MOST_LOADERS
         _require(loaders_fit, f"--loader-workers must lie between 0 and {MOST_LOADERS}")
-        _require(self.keep >= 0, "--keep-samples must not be negative")
+        _require(self.cache_mib >= 0, "--keep-samples must not be negative")
         _require(self.on_bad_shard in BAD_SHARD_POLICIES, "--on-bad-shard must be stop or skip")
 
     @property
@@ -83,7 +83,7 @@ class DataConfig:
         return self.on_bad_shard == "skip"
 
     @property
-    def in_bucket(self) -> bool:
+    def is_in_bucket(self) -> bool:
         """Return whether any of the data is read from Cloud Storage."""
         return any((place or "").startswith(BUCKET_PREFIX) for place in (self.directory, self.train, self.val))
 
@@ -159,8 +159,8 @@ class ReplicaConfig:
             f"TPU_TUI_WORKER is {self.worker}, but must lie between 0 and {self.workers - 1}",
         )
         _require(1 <= self.cores <= MOST_CORES, f"A worker has between 1 and {MOST_CORES} cores, not {self.cores}")
-        bearable = SHORTEST_WAIT <= self.timeout <= LONGEST_WAIT
-        _require(bearable, f"--timeout must lie between {SHORTEST_WAIT:.0f} and {LONGEST_WAIT:.0f} seconds")
+        bearable = SHORTEST_TIMEOUT_S <= self.timeout <= LONGEST_TIMEOUT_S
+        _require(bearable, f"--timeout must lie between {SHORTEST_TIMEOUT_S:.0f} and {LONGEST_TIMEOUT_S:.0f} seconds")
         _require(
             self.workers == 1 or self.coordinator is not None or self.device == "TPU",
             f"{self.workers} workers on CPU devices need TPU_TUI_COORDINATOR",
@@ -209,7 +209,7 @@ class TrainConfig:
     target_accuracy: float | None = None  # percent; a run that stays below it ends with BELOW_TARGET
     metrics_debug: bool = False
     profiler_port: int | None = None
-    compilation_cache: str | None = None  # where compiled graphs are kept; None: COMPILED on TPU; "no": nowhere
+    compilation_cache: str | None = None  # of compiled graphs; None: COMPILATION_CACHE on TPU; "no": none
     logdir: str | None = None  # TensorBoard's event files: a directory or gs://bucket/prefix
     log_steps: int = 10
     steps_per_epoch: int | None = None  # None: the whole epoch; fake data: 50

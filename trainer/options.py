@@ -13,7 +13,7 @@ from typing import Any
 
 from trainer.config import (
     BAD_SHARD_POLICIES,
-    COMPILED,
+    COMPILATION_CACHE,
     MODELS,
     CheckpointConfig,
     DataConfig,
@@ -41,7 +41,7 @@ PATH_OPTIONS = (
     "--logdir",
     "--compilation-cache",
 )
-FREE = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.keep", "data.verify"}
+MAY_VARY = {"debug", "metrics_debug", "profiler_port", "compilation_cache", "logdir", "data.cache_mib", "data.verify"}
 """Fields that may differ between workers, since no collective depends on them; so may those of ReplicaConfig."""
 DEFAULT = "(default: %(default)s)"
 
@@ -73,7 +73,7 @@ def list_settings(config: TrainConfig) -> dict[str, object]:
     home = os.environ.get("HOME", "").rstrip("/")
     settings: dict[str, object] = {}
     for option, field in _parser()[1].items():
-        if field not in FREE and not field.startswith("replicas."):
+        if field not in MAY_VARY and not field.startswith("replicas."):
             value = attrgetter(field)(config)
             settings[option] = value.replace(f"{home}/", "~/") if home and isinstance(value, str) else value
     return settings
@@ -154,7 +154,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
     )
     data("--loader-workers", "data.loader_workers", int, "N", "loader processes per core (default: CPU 0, TPU 4)")
     held = "samples held for later epochs, only without loader processes (default: %(default)s; 0: none)"
-    data("--keep-samples", "data.keep", int, "MIB", held)
+    data("--keep-samples", "data.cache_mib", int, "MIB", held)
     bad = "at a missing, truncated or damaged shard or sample: stop, or continue with others (default: stop)"
     data("--on-bad-shard", "data.on_bad_shard", str, None, bad, choices=BAD_SHARD_POLICIES)
     add_flag(group, "--verify-shards", "data.verify", "compare each shard with the manifest's sha256 first")
@@ -196,7 +196,7 @@ def _parser() -> tuple[argparse.ArgumentParser, dict[str, str]]:
     run("--target-accuracy", "target_accuracy", float, "PERCENT", "exit with code 21 if the best accuracy is lower")
     add_flag(parser, "--metrics-debug", "metrics_debug", "print compilations and transfers each epoch")
     run("--profiler-port", "profiler_port", int, "PORT", "port of the profiler (TPU only)")
-    cache = f"where compiled graphs are kept for the next run (TPU only; default: {COMPILED})"
+    cache = f"where compiled graphs are kept for the next run (TPU only; default: {COMPILATION_CACHE})"
     run("--compilation-cache", "compilation_cache", str, "DIR|no", cache)
     run("--logdir", "logdir", str, "DIR", "TensorBoard event files: a directory or gs://bucket/prefix")
     run("--log-steps", "log_steps", int, "K", f"print every K steps {DEFAULT}")

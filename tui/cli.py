@@ -216,11 +216,11 @@ def _cancel_on_ctrl_c() -> None:
 
 def _as_project_error(error: TpuTuiError | OSError | UnicodeEncodeError) -> TpuTuiError:
     """Convert an OS or encoding error to a TpuTuiError."""
-    from tui.commands.terminal.os_errors import by_encoding, by_this_machine
+    from tui.commands.terminal.refusals import encoding_error, explain_os_error
 
     if isinstance(error, OSError):
-        return by_this_machine(error)
-    return by_encoding(error) if isinstance(error, UnicodeEncodeError) else error
+        return explain_os_error(error)
+    return encoding_error(error) if isinstance(error, UnicodeEncodeError) else error
 
 
 def _changes_something(args: argparse.Namespace) -> bool:
@@ -229,10 +229,10 @@ def _changes_something(args: argparse.Namespace) -> bool:
 
 def _refuse_if_read_only(args: argparse.Namespace, settings: Settings) -> None:
     from tui.commands.parser.parser import full_name
-    from tui.commands.terminal.os_errors import by_read_only
+    from tui.commands.terminal.refusals import read_only_error
 
     if settings.read_only:
-        raise by_read_only(full_name(args), settings)
+        raise read_only_error(full_name(args), settings)
 
 
 if __name__ == "__main__":

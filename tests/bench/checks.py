@@ -17,7 +17,7 @@ from tests.sshd import MISSING, OpensshWorker, openssh_worker
 from tui.aio.fan_out import as_completed
 from tui.checks.before_launch import before_launch
 from tui.checks.check_row import CheckRow
-from tui.checks.port_checks import rows_from
+from tui.checks.port_checks import port_rows_from
 from tui.checks.run_checks import run_checks
 from tui.pod.slice import Slice
 from tui.ssh.fleet import Fleet
@@ -50,7 +50,7 @@ def figures() -> list[Figure]:
 
 async def _three_ports(slice_: Slice, fleet: Fleet) -> AsyncIterator[CheckRow]:
     async def rows_of(index: int) -> list[CheckRow]:
-        return [row async for row in rows_from(index, slice_, fleet, PORTS)]
+        return [row async for row in port_rows_from(index, slice_, fleet, PORTS)]
 
     async for rows in as_completed(rows_of(worker.index) for worker in slice_.workers):
         for row in rows:

@@ -78,7 +78,7 @@ async def test_a_launch_that_can_work_has_no_row_that_hinders_it(
 
     rows = await rows_of(reach(workers[0]), slice_of(*workers), "true")
 
-    assert not [row for row in rows if row.hinders]
+    assert not [row for row in rows if row.prevents_launch]
     assert {(row.worker, row.peer) for row in rows if row.check == "ports"} == {(1, 0), (2, 0)}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cloud.test_buckets import needs_store
 from tui.checks.bucket_inputs import first_and_last, named_ranges
-from tui.checks.bucket_region import check_launch
+from tui.checks.bucket_region import bucket_rows
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.localpod.bucket.bucket import Bucket
 from tui.pod.slice import Slice
@@ -42,7 +42,7 @@ async def test_a_missing_shard_is_named_before_the_launch(tmp_path: Path) -> Non
         for name in ("x-00.tar", "x-07.tar"):
             await buckets.upload(tmp_path / "shard", parse_url(f"gs://shards/{name}"))
         argv, pod = ["--data=gs://shards/x-{00..07}.tar"], Slice("pod", zone="europe-west4-a")
-        rows = await check_launch([*argv, "--val=gs://shards/x-{00..08}.tar"], {}, pod, buckets)
+        rows = await bucket_rows([*argv, "--val=gs://shards/x-{00..08}.tar"], {}, pod, buckets)
     finally:
         await buckets.close()
         await server.close()

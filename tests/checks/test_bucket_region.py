@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.test_buckets import needs_store
-from tui.checks.bucket_region import check_launch, named_buckets, region_of, region_row
+from tui.checks.bucket_region import bucket_rows, named_buckets, region_row, storage_region
 from tui.cloud.storage.buckets import BucketPlace, Buckets
 from tui.errors import CloudError
 from tui.localpod.bucket.bucket import Bucket
@@ -48,7 +48,7 @@ def test_a_bucket_belongs_in_the_region_of_the_slice(
 
 
 def test_a_zone_is_its_region_and_a_letter() -> None:
-    assert [region_of(zone) for zone in ("us-central2-b", "local-a", None, "here")] == [
+    assert [storage_region(zone) for zone in ("us-central2-b", "local-a", None, "here")] == [
         "US-CENTRAL2",
         "LOCAL",
         None,
@@ -77,11 +77,11 @@ def settings(tmp_path: Path) -> Settings:
 
 
 async def test_without_a_bucket_no_request_is_sent(settings: Settings) -> None:
-    assert await check_launch(["python", "train.py"], {}, POD, Buckets(settings)) == []
+    assert await bucket_rows(["python", "train.py"], {}, POD, Buckets(settings)) == []
 
 
 async def test_names_that_no_bucket_can_have_are_reported_without_a_request(settings: Settings) -> None:
-    rows = await check_launch(["gs://$BUCKET/x", "gs://Upper/x", "gs:///x"], {}, POD, Buckets(settings))
+    rows = await bucket_rows(["gs://$BUCKET/x", "gs://Upper/x", "gs:///x"], {}, POD, Buckets(settings))
 
     assert [row.status for row in rows] == ["unknown", "fail", "fail"]
 
@@ -92,8 +92,8 @@ async def test_a_real_store_reports_where_its_bucket_is_and_which_is_missing(tmp
     await server.start(os.environ)
     buckets = Buckets(Settings(home=tmp_path, endpoints={"storage": server.endpoint}), patience=5)
     try:
-        here, missing = await check_launch(["gs://shards/x"], {"OUT": "gs://shrads/y"}, POD, buckets)
-        (far,) = await check_launch(["gs://shards"], {}, Slice("pod", zone="us-central1-a"), buckets)
+        here, missing = await bucket_rows(["gs://shards/x"], {"OUT": "gs://shrads/y"}, POD, buckets)
+        (far,) = await bucket_rows(["gs://shards"], {}, Slice("pod", zone="us-central1-a"), buckets)
     finally:
         await buckets.close()
         await server.close()
@@ -111,7 +111,7 @@ async def test_a_location_that_may_not_be_read_is_unknown(
 
     monkeypatch.setattr(Buckets, "place", refuse)
 
-    (row,) = await check_launch(["gs://secret/x"], {}, POD, Buckets(settings))
+    (row,) = await bucket_rows(["gs://secret/x"], {}, POD, Buckets(settings))
 
     assert (row.status, row.remedy) == ("unknown", "ask for the role")
     assert "storage.buckets.get" in row.detail

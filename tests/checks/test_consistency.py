@@ -2,14 +2,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.workers.check_facts import Clock, Code, Facts, facts_from
-from tui.checks.workers.consistency import clock_rows, code_rows, runtime_rows, version_rows
-from tui.pod.slice import Slice
+from tui.checks.workers.consistency import clock_rows, code_rows, version_rows
 from tui.ssh.exec.script_protocol import Answer
 
 LIMITS = CheckThresholds()
@@ -130,31 +128,3 @@ def test_the_true_offset_is_within_the_reported_error(skew: float, waits: list[f
     assert clock is not None
     assert abs(clock.ahead - skew) <= clock.error + 1e-4
     assert clock.error <= (waits[0] + waits[2]) / 2 + 1e-4
-
-
-@pytest.mark.parametrize(
-    ("kind", "runtime", "status"),
-    [
-        ("v3-32", "tpu-ubuntu2204-base", "pass"),
-        ("v2-8", "tpu-vm-pt-1.13", "pass"),
-        ("v4-8", "tpu-vm-v4-pt-2.0", "pass"),
-        ("v4-8", "v2-alpha-tpuv4", "pass"),
-        ("v2-8", "tpu-vm-v4-pt-2.0", "fail"),
-        ("v5litepod-16", "v2-alpha-tpuv5-lite", "pass"),
-        ("v5litepod-16", "v2-alpha-tpuv5", "fail"),
-        ("v5p-8", "v2-alpha-tpuv5", "pass"),
-        ("v6e-8", "v2-alpha-tpuv6e", "pass"),
-        ("v6e-8", "tpu-ubuntu2204-base", "fail"),
-        ("v6e-8", "our-image", "unknown"),
-    ],
-)
-def test_the_runtime_is_made_for_the_accelerator(kind: str, runtime: str, status: str) -> None:
-    (row,) = runtime_rows(Slice("pod", accelerator_type=kind, runtime_version=runtime))
-
-    assert row.status == status
-    assert (row.remedy is not None) == (status == "fail")
-
-
-def test_without_a_type_there_is_no_row() -> None:
-    assert runtime_rows(Slice("lab", runtime_version="v2-alpha")) == []
-    assert runtime_rows(Slice("lab", accelerator_type="local-4", runtime_version="v2-alpha")) == []

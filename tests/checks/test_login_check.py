@@ -4,7 +4,7 @@ import pytest
 
 from tui.checks.workers.login_check import login_rows
 from tui.errors import WorkerError
-from tui.ssh.exec.port_probe import LoginResult
+from tui.ssh.transport.login_result import LoginResult
 
 
 @pytest.mark.parametrize(

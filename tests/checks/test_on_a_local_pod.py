@@ -7,7 +7,7 @@ import pytest
 
 from tests.pods import pod_home, running_pod
 from tui.checks.before_launch import before_launch
-from tui.checks.bucket_region import check_launch
+from tui.checks.bucket_region import bucket_rows
 from tui.checks.check_row import CheckRow
 from tui.checks.port_checks import DEFAULT_PORTS
 from tui.checks.run_checks import run_checks
@@ -55,7 +55,7 @@ async def test_a_fresh_pod_passes_every_check_and_its_rules_agree_with_the_probe
             rows = [row async for row in checks]
             before = [row async for row in before_launch(slice_, fleet, thresholds=LENIENT)]
             argv = ["python", f"--data={pod.announcement()['bucket']}/x"]
-            region = await check_launch(argv, {}, slice_, buckets)
+            region = await bucket_rows(argv, {}, slice_, buckets)
         await api.close()
         await buckets.close()
 

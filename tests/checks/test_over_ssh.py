@@ -10,7 +10,7 @@ import pytest
 
 from tests.sshd import OpensshWorker, free_port, needs_sshd, sshd
 from tui.checks.check_row import CheckRow
-from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
+from tui.checks.port_checks import DEFAULT_PORTS, port_rows_from, scope_rows
 from tui.checks.run_checks import run_checks
 from tui.checks.workers.login_check import login_rows
 from tui.pod.slice import Slice
@@ -64,7 +64,9 @@ async def read(rows: AsyncIterator[CheckRow]) -> list[CheckRow]:
 
 async def port_rows(slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> list[CheckRow]:
     """Return a row for each worker, peer and port."""
-    found = await asyncio.gather(*(read(rows_from(worker.index, slice_, fleet, ports)) for worker in slice_.workers))
+    found = await asyncio.gather(
+        *(read(port_rows_from(worker.index, slice_, fleet, ports)) for worker in slice_.workers)
+    )
     return [row for rows in found for row in rows]
 
 
@@ -130,7 +132,7 @@ async def test_no_port_state_is_assumed_for_a_worker_that_refuses_the_login(sshd
 async def test_a_silent_port_is_filtered(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     workers = sshd(), sshd()
     slice_ = slice_of(*(worker.worker for worker in workers))
-    monkeypatch.setattr("tui.checks.port_checks.PROBE_SECONDS", 0.5)
+    monkeypatch.setattr("tui.checks.port_checks.PROBE_TIMEOUT_S", 0.5)
 
     with silent_port() as port:
         async with Fleet(slice_.workers, workers[0].access()) as fleet:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tui.checks.slice_state import slice_rows, state_remedy
+from tui.checks.slice_state import runtime_rows, slice_rows, state_remedy
 from tui.pod.slice import Slice, Symptom
 from tui.pod.worker import Worker
 
@@ -106,3 +106,31 @@ def test_a_group_without_a_health_check_has_no_row_about_its_health() -> None:
         ("health", None),
         ("symptom", 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "runtime", "status"),
+    [
+        ("v3-32", "tpu-ubuntu2204-base", "pass"),
+        ("v2-8", "tpu-vm-pt-1.13", "pass"),
+        ("v4-8", "tpu-vm-v4-pt-2.0", "pass"),
+        ("v4-8", "v2-alpha-tpuv4", "pass"),
+        ("v2-8", "tpu-vm-v4-pt-2.0", "fail"),
+        ("v5litepod-16", "v2-alpha-tpuv5-lite", "pass"),
+        ("v5litepod-16", "v2-alpha-tpuv5", "fail"),
+        ("v5p-8", "v2-alpha-tpuv5", "pass"),
+        ("v6e-8", "v2-alpha-tpuv6e", "pass"),
+        ("v6e-8", "tpu-ubuntu2204-base", "fail"),
+        ("v6e-8", "our-image", "unknown"),
+    ],
+)
+def test_the_runtime_is_made_for_the_accelerator(kind: str, runtime: str, status: str) -> None:
+    (row,) = runtime_rows(Slice("pod", accelerator_type=kind, runtime_version=runtime))
+
+    assert row.status == status
+    assert (row.remedy is not None) == (status == "fail")
+
+
+def test_without_a_type_there_is_no_row() -> None:
+    assert runtime_rows(Slice("lab", runtime_version="v2-alpha")) == []
+    assert runtime_rows(Slice("lab", accelerator_type="local-4", runtime_version="v2-alpha")) == []

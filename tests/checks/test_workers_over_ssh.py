@@ -219,7 +219,7 @@ async def test_a_read_only_home_fails_if_runs_are_stored_there(sshd: Start) -> N
         async with Fleet([homeless.worker], homeless.access()) as fleet:
             rows = [row async for row in before_launch(slice_of(homeless), fleet) if row.check == "disk"]
 
-    assert [(row.status, row.detail) for row in rows if row.hinders] == [("fail", "home is not writable")]
+    assert [(row.status, row.detail) for row in rows if row.prevents_launch] == [("fail", "home is not writable")]
     assert found == [
         [("fail", "home is not writable"), ("pass", "/tmp")],
         [("warn", "home is not writable"), ("pass", "run_root"), ("pass", "/tmp")],
@@ -277,7 +277,7 @@ async def test_a_worker_with_an_incomplete_answer_or_none_is_unknown(
     async with Fleet(slice_.workers, worker.access()) as fleet:
         rows = await read(run_checks(slice_, fleet))
         install(worker, "date", "exec sleep 600")
-        monkeypatch.setattr("tui.checks.workers.check_facts.ASK_TIMEOUT", 0.2)
+        monkeypatch.setattr("tui.checks.workers.check_facts.ASK_TIMEOUT_S", 0.2)
         late = await read(run_checks(slice_, fleet))
 
     assert rows["worker", 0].status == late["worker", 0].status == "unknown"
@@ -302,7 +302,7 @@ async def test_a_worker_that_runs_something_else_instead_fails(
     async with Fleet(slice_.workers, worker.access()) as fleet:
         rows = await read(run_checks(slice_, fleet))
 
-    assert rows["worker", 0].hinders
+    assert rows["worker", 0].prevents_launch
     assert rows["worker", 0].detail.endswith(expected)
     assert "ForceCommand" in (rows["worker", 0].remedy or "")
 

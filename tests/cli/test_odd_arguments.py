@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.commands import Shell
 from tests.cli.conftest import LocalPod
-from tui.commands.parser.argument_types import whole
+from tui.commands.parser.argument_types import integer
 from tui.errors import UsageError
 from tui.pod.run_names import readable_name
 
@@ -86,14 +86,14 @@ def test_a_command_in_utf_8_is_sent_unchanged_in_a_locale_without_it(
 @pytest.mark.parametrize("number", ["1,2", "1_2", "1,", ",1", "0-3", "-1", "٣", "1,0000", "1_000,000"])
 def test_two_numbers_are_not_taken_for_one(number: str) -> None:
     with pytest.raises(ArgumentTypeError, match="must be a whole number"):
-        whole(number)
+        integer(number)
 
 
 @pytest.mark.parametrize(
     ("number", "value"), [("4096", 4096), ("4,096", 4096), ("4_096", 4096), ("1,000,000", 10**6)]
 )
 def test_thousands_may_be_separated(number: str, value: int) -> None:
-    assert whole(number) == value
+    assert integer(number) == value
 
 
 def test_a_mistyped_name_deletes_no_run(pod: LocalPod) -> None:

@@ -61,7 +61,7 @@ def test_a_record_that_a_power_cut_left_empty_is_reported_and_hides_no_other(she
         (create_run(shell, run).path / "run.json").write_bytes(record)
     answer = shell.call("runs", "--offline", "--json")
     assert ([run["run"] for run in answer.document], answer.code) == (["goes-20260102-000000-aaaa"], 0)
-    assert "cut-20260101-000000-bbbb holds no readable run.json" in answer.errors
+    assert "cut-20260101-000000-bbbb has no readable run.json" in answer.errors
     assert answer.errors.count("move that directory away") == 1
     rows = [line.split() for line in shell.call("runs", "--offline").out.splitlines()[1:]]
     assert [(row[0].partition("-")[0], row[2]) for row in rows] == [
@@ -76,7 +76,7 @@ def test_a_damaged_record_is_deleted_by_name_here_only_and_the_answer_says_so(sh
     directory = create_run(shell, run)
     directory.append_event("state", state="running")
     (directory.path / "run.json").write_bytes(b"{")
-    for words, printed in (((), "may go on"), (("--on", "workers"), "cannot be deleted on its workers")):
+    for words, printed in (((), "may still be running"), (("--on", "workers"), "cannot be deleted on its workers")):
         refused = shell.call("runs", "delete", run, "--yes", *words)
         assert (refused.code, printed in refused.errors, "→" in refused.errors) == (2, True, True)
     [row] = shell.call("runs", "delete", run, "--on", "here", "--yes", "--json").document

@@ -22,7 +22,7 @@ from tests.stores import needs_store
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.commands.parser.parser import parse
 from tui.localpod.bucket.bucket import Bucket
-from tui.logs.files.line_filter import BLOCK
+from tui.logs.files.line_filter import BLOCK_BYTES
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
@@ -54,7 +54,7 @@ def test_one_workers_lines_are_those_that_grep_finds_byte_for_byte(tmp_path: Pat
 def test_a_terminal_shows_lines_and_characters_whole_wherever_the_blocks_of_a_log_end(tmp_path: Path) -> None:
     log = tmp_path / "long.log"
     line = "é" * 99
-    count = 3 * BLOCK // 2 // len(f"{line}\n".encode())
+    count = 3 * BLOCK_BYTES // 2 // len(f"{line}\n".encode())
     log.write_text(f"{line}\n" * count + "end\x1b[0m")
     controller, device = os.openpty()
     with (

@@ -19,7 +19,7 @@ from tests.cli.commands import DEADLINE, Answer, Shell
 from tests.localpod.api_clients import serving
 from tests.localpod.api_hosts import SocketHosts
 from tests.localpod.faults import FaultyTpuService
-from tui.commands.parser.argument_types import whole
+from tui.commands.parser.argument_types import integer
 from tui.commands.parser.gcloud_types import disk, duration, items, moment, pairs
 from tui.commands.parser.shell_completion import list_names
 from tui.settings import save_profile
@@ -261,7 +261,7 @@ def test_a_duration_is_read_as_gcloud_reads_it(text: str, seconds: int) -> None:
         (items, "a,,b"),
         (pairs, "a=1,a=2"),
         (disk, "mode=read-only"),
-        (whole, "-1"),
+        (integer, "-1"),
     ],
 )
 def test_invalid_text_is_refused(read: Any, text: str) -> None:

@@ -106,7 +106,7 @@ def test_options_without_effect_are_accepted_and_named(pod: LocalPod, words: tup
         (("--tpu=nowhere", "python3"), "nowhere"),
         (("--tpu=local", "--env", "XRT_TPU_CONFIG=x", "python3"), "XRT_TPU_CONFIG is set per worker"),
         (("--tpu=local", "--conda-env=e", "--docker-image=i", "python3"), "--conda-env and --docker-image exclude"),
-        (("--tpu=local", "--tpuvm-server-port=70000", "python3"), "--tpuvm-server-port 70000 is no port"),
+        (("--tpu=local", "--tpuvm-server-port=70000", "python3"), "--tpuvm-server-port 70000 is not a port"),
     ],
 )
 def test_invalid_command_lines_are_refused(pod: LocalPod, words: tuple[str, ...], message: str) -> None:

@@ -6,7 +6,7 @@ from google.api_core import exceptions
 from google.auth.exceptions import RefreshError
 from google.rpc import error_details_pb2
 
-from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
+from tui.cloud.api_errors import ApiRequest, explain, is_transient, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import LOGIN
 from tui.errors import CloudError, UsageError
 
@@ -72,13 +72,13 @@ def test_an_expired_login_is_reported_with_the_command_that_renews_it_and_not_re
 
     assert (error_.what, error_.remedy, error_.exit_code) == (REQUEST.what, LOGIN, 3)
     assert "expired" in error_.why
-    assert not is_passing(error)
+    assert not is_transient(error)
 
 
 def test_only_an_outage_is_retried() -> None:
-    assert is_passing(answered(grpc.StatusCode.UNAVAILABLE, "try later"))
-    assert not is_passing(answered(grpc.StatusCode.PERMISSION_DENIED, "no"))
-    assert not is_passing(ValueError("no"))
+    assert is_transient(answered(grpc.StatusCode.UNAVAILABLE, "try later"))
+    assert not is_transient(answered(grpc.StatusCode.PERMISSION_DENIED, "no"))
+    assert not is_transient(ValueError("no"))
 
 
 def test_an_outage_is_reported_with_the_time_of_the_attempts() -> None:
@@ -148,7 +148,7 @@ def test_a_forbidden_impersonation_names_the_permission(kind: type[Exception]) -
         "this login may not act as the service account it impersonates (missing: iam.serviceAccounts.getAccessToken)"
     )
     assert "roles/iam.serviceAccountTokenCreator" in error_.remedy
-    assert not is_passing(error)
+    assert not is_transient(error)
 
 
 def test_a_failed_impersonation_names_the_permission_even_if_the_answer_does_not() -> None:
@@ -193,6 +193,6 @@ def test_a_permission_is_also_read_from_the_message() -> None:
 
 def test_a_rate_limit_is_temporary_and_a_used_up_quota_is_not() -> None:
     limited = answered(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota exceeded", "RATE_LIMIT_EXCEEDED")
-    assert is_passing(limited)
+    assert is_transient(limited)
     assert retry_delay_s(limited) == 0
-    assert not is_passing(answered(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota limit 'X' has been exceeded."))
+    assert not is_transient(answered(grpc.StatusCode.RESOURCE_EXHAUSTED, "Quota limit 'X' has been exceeded."))

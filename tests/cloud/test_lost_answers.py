@@ -213,7 +213,7 @@ async def test_a_slice_that_is_lost_during_its_start_is_not_reported_as_started(
     await cloud.make("pod", spot=True)
     await last_of(cloud.api.lifecycle.stop("local-a", "pod"))
     nodes = cloud.service._nodes
-    released = nodes._released
+    released = nodes._release
 
     def lose(hosted: Any) -> Any:
         answer = released(hosted)
@@ -223,7 +223,7 @@ async def test_a_slice_that_is_lost_during_its_start_is_not_reported_as_started(
             cloud.hosts.kill("pod", 0)
         return answer
 
-    nodes._released = lose  # type: ignore[method-assign]
+    nodes._release = lose  # type: ignore[method-assign]
 
     with pytest.raises(CloudError, match=f"slice pod was started and lost: it is {fate}: spot capacity") as caught:
         await last_of(cloud.api.lifecycle.start("local-a", "pod"))

@@ -51,9 +51,9 @@ async def test_a_profile_without_a_key_has_no_user_and_importing_a_key_makes_it(
 
     made = await served.profile(KEY)
 
-    assert (made.user, made.keys, made.lets_in("ssh-ed25519 AAAAone other")) == ("ada_l_example_com", (KEY,), True)
+    assert (made.user, made.keys, made.accepts("ssh-ed25519 AAAAone other")) == ("ada_l_example_com", (KEY,), True)
     assert await served.profile(KEY) == await served.profile() == made, "a stored key is not imported again"
-    assert not made.lets_in(OTHER)
+    assert not made.accepts(OTHER)
     assert (await served.profile(OTHER)).keys == (KEY, OTHER)
 
 
@@ -113,7 +113,7 @@ async def test_a_project_can_enable_os_login_and_a_node_can_override_it() -> Non
 def test_the_primary_account_comes_first(served: Served) -> None:
     accounts = [{"username": "old"}, {"username": "new", "primary": True}, {}]
     with closing(OsLoginClient(served.settings)) as client:
-        assert client._parsed({"posixAccounts": accounts}).users == ("new", "old")
+        assert client._parse_profile({"posixAccounts": accounts}).users == ("new", "old")
 
 
 def test_a_key_that_has_expired_does_not_count(served: Served) -> None:
@@ -123,7 +123,7 @@ def test_a_key_that_has_expired_does_not_count(served: Served) -> None:
         "b": {"key": OTHER, "expirationTimeUsec": soon},
     }
     with closing(OsLoginClient(served.settings)) as client:
-        assert client._parsed({"sshPublicKeys": keys}).keys == (OTHER,)
+        assert client._parse_profile({"sshPublicKeys": keys}).keys == (OTHER,)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from tests.cloud.conftest import Cloud
-from tui.cloud.compute.ssh_key_metadata import lets_in, os_login, with_key
+from tui.cloud.compute.ssh_key_metadata import accepts, has_os_login, with_key
 from tui.errors import UsageError
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me@laptop"
@@ -20,9 +20,9 @@ def expiring(when: str, key: str = KEY) -> str:
 
 def test_a_key_is_found_by_its_bytes_and_its_user() -> None:
     text = "other:ssh-rsa AAAAB3 other\nme:ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine whatever comment\n"
-    assert lets_in(text, "me", KEY)
-    assert not lets_in(text, "other", KEY)
-    assert not lets_in(text, "me", KEY.replace("IMine", "IMin"))
+    assert accepts(text, "me", KEY)
+    assert not accepts(text, "other", KEY)
+    assert not accepts(text, "me", KEY.replace("IMine", "IMin"))
 
 
 @pytest.mark.parametrize(
@@ -35,22 +35,22 @@ def test_a_key_is_found_by_its_bytes_and_its_user() -> None:
     ],
 )
 def test_a_key_that_expires_counts_until_then(when: str, counts: bool) -> None:
-    assert lets_in(expiring(when), "me", KEY, NOW) is counts
+    assert accepts(expiring(when), "me", KEY, NOW) is counts
 
 
 def test_adding_keeps_every_other_line_as_it_is() -> None:
     before = f"# a comment\n{expiring('2020-01-01T00:00:00+0000')}\n\nbroken line\r\nother:ssh-rsa AAAAB3 x  y"
     after = with_key(before, "me", KEY)
     assert after == f"{before}\nme:ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me"
-    assert lets_in(after, "me", KEY, NOW)
+    assert accepts(after, "me", KEY, NOW)
     assert with_key("", "me", KEY) == "me:ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMine me"
 
 
 def test_the_slices_own_setting_of_os_login_wins() -> None:
-    assert os_login({"enable-oslogin": "true"}, {"enable-oslogin": "FALSE"})
-    assert not os_login({"enable-oslogin": "FALSE"}, {"enable-oslogin": "TRUE"})
-    assert os_login({}, {"enable-oslogin": "TRUE"})
-    assert not os_login({}, {})
+    assert has_os_login({"enable-oslogin": "true"}, {"enable-oslogin": "FALSE"})
+    assert not has_os_login({"enable-oslogin": "FALSE"}, {"enable-oslogin": "TRUE"})
+    assert has_os_login({}, {"enable-oslogin": "TRUE"})
+    assert not has_os_login({}, {})
 
 
 async def test_one_key_of_the_metadata_is_changed_and_reaches_the_machines(cloud: Cloud) -> None:

@@ -15,7 +15,7 @@ from tui.console.render.freshness import is_unattended, stale_workers
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.errors import TpuTuiError
-from tui.operator import run_events
+from tui.operator import run_watcher
 from tui.pod.run import LAST_WORDS
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
@@ -110,7 +110,7 @@ async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
         return None
 
     monkeypatch.setattr(operator.runs, "refresh", refresh)
-    monkeypatch.setattr(run_events, "CATCH_UP_INTERVAL_S", 0.5)
+    monkeypatch.setattr(run_watcher, "CATCH_UP_INTERVAL_S", 0.5)
     directory = running(operator, trained=range(0, 20, 5))
     abandon(directory)
     app = ConsoleApp(operator, open_run=directory)

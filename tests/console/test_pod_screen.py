@@ -29,7 +29,7 @@ from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
 from tui.console.data.pollers import FIGURES, FIRST_RUNS_COUNT, RUNS
 from tui.console.intents import OpenRunRequested
-from tui.console.render import tables
+from tui.console.render import pod_rows
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.help import format_help
@@ -296,10 +296,10 @@ async def test_d_describes_the_worker_and_c_focuses_the_checks(operator: StageOp
 def test_a_restarted_run_shows_its_newest_figures_and_why_it_was_restarted(operator: StageOperator) -> None:
     directory = running(operator, trained=range(0, 20, 5))
     directory.append_event("state", state="preparing", attempt=1, cause="restart 1 of 2: it was preempted")
-    waiting = tables.format_latest(status_of(directory), LatestFigures(1, 20, 0.5))
+    waiting = pod_rows.format_latest(status_of(directory), LatestFigures(1, 20, 0.5))
     assert waiting.text == "restart 1 of 2: it was preempted"
     directory.append_event("state", state="running")
-    again = tables.format_latest(status_of(directory), LatestFigures(1, 20, 0.5))
+    again = pod_rows.format_latest(status_of(directory), LatestFigures(1, 20, 0.5))
     assert again.text == "loss 0.50000 step 20 epoch 1 · restart 1 of 2: it was preempted"
 
 
@@ -325,9 +325,9 @@ async def test_ended_runs_are_not_read_again_and_their_rows_not_made_again(
         directory.append_event("state", state="running", cause=None)
         directory.append_event("state", state="stopped", cause=None)
     made: list[str] = []
-    real = tables.make_run_row
+    real = pod_rows.make_run_row
     monkeypatch.setattr(
-        tables, "make_run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1]
+        pod_rows, "make_run_row", lambda status, *rest: (made.append(status.run.id), real(status, *rest))[1]
     )
     counts: list[int] = []
     list_statuses = operator.runs.list_statuses

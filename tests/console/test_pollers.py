@@ -15,7 +15,7 @@ from tui.console.data.tasks import Tasks
 
 async def test_slices_that_are_wanted_before_the_first_paint_are_listed(operator: StageOperator) -> None:
     tasks, store = Tasks(), Store()
-    await asyncio.wait_for(Pollers(operator, store, tasks).listed(), 5)
+    await asyncio.wait_for(Pollers(operator, store, tasks).wait_for_slices(), 5)
     assert store.get(SLICES).value == operator.listed.slices
     await tasks.close()
 
@@ -35,7 +35,7 @@ async def test_readings_of_a_slice_stay_until_a_whole_listing_is_without_it(oper
     pollers = Pollers(operator, store, tasks)
     operator.rows = [CheckRow("slice", None, None, None, "pass", None, "READY")]
     slice_ = operator.listed.slices[0]
-    await pollers.listed()
+    await pollers.wait_for_slices()
     pollers.check(slice_)
     await once(lambda: store.get(checks_of(slice_)).value)
     operator.listed = Listing((), (unreachable(),))

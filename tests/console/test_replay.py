@@ -57,9 +57,9 @@ def test_figures_are_current_once_the_whole_file_is_read(tmp_path: Path) -> None
     feed = SavedLogFeed(open_log(path))
     while feed.is_behind:
         feed.read()
-    assert not feed.caught_up
+    assert not feed.has_caught_up
     feed.poll()
-    assert feed.caught_up
+    assert feed.has_caught_up
     assert feed.snapshot is not None
     assert feed.snapshot.median_step == 19_999
     feed.close()
@@ -85,7 +85,7 @@ def test_a_compressed_log_that_does_not_fit_on_the_disk_is_shown_as_far_as_it_do
             pass
         assert "out.log.gz cannot be unpacked: File too large" in str(feed.problem)
         assert "TMPDIR" in str(feed.problem)
-        assert feed.caught_up
+        assert feed.has_caught_up
         feed.close()
 
 

@@ -229,9 +229,9 @@ def test_figures_are_current_once_the_logs_are_read_to_their_ends(operator: Stag
     feed.poll()
     while feed.is_behind:
         feed.read()
-    assert not feed.caught_up
+    assert not feed.has_caught_up
     feed.poll()
-    assert feed.caught_up
+    assert feed.has_caught_up
     assert feed.snapshot is not None
     assert feed.snapshot.median_step == 515
     feed.close()
@@ -255,7 +255,7 @@ async def test_while_logs_are_read_the_headline_shows_the_progress_and_no_old_fi
         assert isinstance(app.screen, RunScreen)
         await until(pilot, lambda: re.search(r"reading [5-9]\d %", headline(app)))
         await until(pilot, lambda: "· reading " in str(app.screen.query_one("#pane-loss").border_title))
-        while not app.screen.feed.caught_up:
+        while not app.screen.feed.has_caught_up:
             seen.append((headline(app), trouble(app), str(app.screen.query_one("#pane-loss").border_title)))
             if len(seen) > 1:
                 may_go_on.set()
@@ -282,7 +282,7 @@ async def test_a_saved_log_shows_how_much_of_it_is_read(operator: StageOperator,
     async with app.run_test(size=FULL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         assert isinstance(app.screen, RunScreen)
-        while not app.screen.feed.caught_up:
+        while not app.screen.feed.has_caught_up:
             seen.append(headline(app))
             await pilot.pause(0.01)
         await until(pilot, lambda: "step 900" in headline(app))

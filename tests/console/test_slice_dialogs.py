@@ -277,7 +277,7 @@ async def test_a_slice_deleted_elsewhere_while_the_question_is_shown_is_reported
         async for _ in stand.slices.change(found, "delete"):
             pass
         stand.app.pollers.refresh()
-        await stand.until(lambda: "local-a/pod is gone: it was deleted meanwhile." in dialog_text(stand.app))
+        await stand.until(lambda: "local-a/pod is gone: it has been deleted." in dialog_text(stand.app))
         await stand.pilot.press(*"pod", "enter")
         await stand.until(lambda: isinstance(stand.app.screen, PodScreen))
         assert stand.slices.requested == ["delete pod"]

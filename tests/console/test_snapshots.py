@@ -23,7 +23,7 @@ from tui.console.data.ongoing_work import ChangeProgress, CreationProgress, Ongo
 from tui.console.data.pollers import OFFERS
 from tui.console.data.store import Store
 from tui.console.data.tasks import Tasks
-from tui.console.render import run_summary, tables
+from tui.console.render import pod_rows, run_summary
 from tui.console.render.resource_rows import RESOURCE_COLUMNS, make_resource_row
 from tui.console.screens.dialog import QuitDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
@@ -99,13 +99,13 @@ def core_table() -> CoreTableWidget:
 
 
 def slices() -> Widget:
-    table = RowTable(tables.SLICE_COLUMNS)
+    table = RowTable(pod_rows.SLICE_COLUMNS)
     shown = [
         a_slice(),
         a_slice("spare", 1, state="PREEMPTED", health=None, accelerator_type="v2-8", cores=8, spot=True),
         a_slice("\x1b[31m[bold]odd", 0, state="CREATING", health=None, cores=None),
     ]
-    table.call_later(table.show, [tables.make_slice_row(slice_) for slice_ in shown])
+    table.call_later(table.show, [pod_rows.make_slice_row(slice_) for slice_ in shown])
     return Pane("slices", table)
 
 

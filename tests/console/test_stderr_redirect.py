@@ -28,7 +28,7 @@ def test_output_of_libraries_goes_to_the_log_and_the_screen_keeps_the_terminal(t
 
 def test_the_console_opens_without_google_asyncssh_or_the_plotting_library() -> None:
     program = (
-        "import sys, tui.console.run, tui.operator\n"
+        "import sys, tui.console.app, tui.operator\n"
         "print([name for name in ('google', 'grpc', 'asyncssh', 'textual_plot', 'torch') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

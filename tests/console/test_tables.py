@@ -259,7 +259,7 @@ async def test_a_filter_that_hides_the_core_of_the_cursor_moves_it_to_the_first_
 
 async def test_control_characters_in_cells_never_reach_the_terminal() -> None:
     from tests.console.stage import a_slice
-    from tui.console.render.tables import SLICE_COLUMNS, make_slice_row
+    from tui.console.render.pod_rows import SLICE_COLUMNS, make_slice_row
 
     table = RowTable(SLICE_COLUMNS)
     async with WidgetApp(table).run_test(size=(100, 8)):

@@ -17,8 +17,8 @@ from tui.localpod.api.compute.answers import ComputeError
 from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.host_protocol import WorkerHosts
-from tui.localpod.api.resources.catalogue import no_such_accelerator
 from tui.localpod.api.resources.resource_names import parse_place
+from tui.localpod.api.resources.zone_offers import no_such_accelerator
 from tui.localpod.api.routes import resource_of
 from tui.localpod.api.server import TpuService
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.localpod.api.owner import INVALID_CREDENTIALS
+from tui.localpod.api.authentication import INVALID_CREDENTIALS
 from tui.localpod.api.rpc_errors import SERVICE, ApiError, not_the_owner, precondition, service_info
 
 

@@ -33,7 +33,7 @@ from tests.localpod.other_user import (
 from tests.pods import PodProcess, log_in, pod_home, pod_process_in, running_pod
 from tests.sshd import make_key
 from tui.cloud.tpu.tpu_api import TpuApi
-from tui.localpod.api.owner import make_token
+from tui.localpod.api.authentication import make_token
 from tui.settings import load
 from tui.settings.profiles import read_profile
 

@@ -13,7 +13,7 @@ from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.files import block_buffer
 from tui.logs.files.block_buffer import BlockBuffer
-from tui.logs.files.line_assembler import Stream
+from tui.logs.files.log_stream import LogStream
 from tui.logs.prefix_index import PrefixIndex
 from tui.logs.vectorized import block
 from tui.logs.vectorized.block import Block
@@ -23,10 +23,10 @@ from tui.logs.vectorized.block import Block
 def _blocks_of_any_size() -> object:
     """Let the block reader take short blocks too, so that small examples reach it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(block_reader, "LEAST", 1)
-        patch.setattr(block_reader, "BLOCK", 700)
-        patch.setattr(block_buffer, "BLOCK", 700)
-        patch.setattr(block, "BLOCK", 700)
+        patch.setattr(block_reader, "LEAST_BYTES", 1)
+        patch.setattr(block_reader, "BLOCK_BYTES", 700)
+        patch.setattr(block_buffer, "BLOCK_BYTES", 700)
+        patch.setattr(block, "BLOCK_BYTES", 700)
         patch.setattr(block, "_FEW_LINES", 0)
         yield
 
@@ -166,7 +166,7 @@ def test_the_block_reader_takes_plain_training_lines_and_no_others() -> None:
         training(core=4)[:-1],
     ]
     text = ("\n".join(lines) + "\n").encode()
-    buffer, stream = BlockBuffer(), Stream(None)
+    buffer, stream = BlockBuffer(), LogStream(None)
     buffer.add(stream, text, 0, len(text), None, 0)
     index = PrefixIndex()
     before_known = Block(buffer, {stream: index}, None, lambda: 5).read()

@@ -11,7 +11,7 @@ import pytest
 from tests.logs.shapes import DEMUXES
 from tests.logs.test_catalogue import SAMPLES
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.dialect import LONGEST, Dialect
+from tui.logs.dialects.dialect import LONGEST_BYTES, Dialect
 from tui.logs.dialects.registry import BUILT_IN
 
 WITHOUT_TEXT = re.compile(rb"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
@@ -27,7 +27,7 @@ UNENDING = re.compile(rb"(?:[*+]|\{\d*,\})(?![?+]?\$)")
 )
 def test_built_in_patterns_limit_every_repeat(dialect: Dialect) -> None:
     assert UNENDING.findall(WITHOUT_TEXT.sub(b"x", expand_parts(dialect.source))) == []
-    assert dialect.reach <= LONGEST
+    assert dialect.reach <= LONGEST_BYTES
 
 
 @pytest.mark.parametrize("name", sorted({dialect.name for dialect in BUILT_IN}))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.logs.shapes import LOGS, SAMPLE_LOG, cut, only, snapshot_of, training
 from trainer.progress import waiting_line
 from tui.logs.demux import Demux
-from tui.logs.dialects.dialect import LONGEST
+from tui.logs.dialects.dialect import LONGEST_BYTES
 from tui.logs.snapshot import Snapshot
 
 
@@ -106,17 +106,17 @@ class TestChunks:
         demux = Demux()
         held = 0
         for _ in range(800):
-            demux.feed(0, b"x" * LONGEST)
+            demux.feed(0, b"x" * LONGEST_BYTES)
             held = max(held, sum(stream.held_bytes for stream in demux._streams.values()))
         demux.feed(0, b"\n" + training(core=3).encode() + b"\n")
         snapshot = demux.snapshot()
-        assert held <= 5 * LONGEST
+        assert held <= 5 * LONGEST_BYTES
         assert [row.core for row in snapshot.rows()] == [3]
         assert snapshot.overlong == 1
 
     def test_the_end_of_an_endless_line_is_still_read(self) -> None:
         demux = Demux()
-        demux.feed(0, b"\x00" * 10 * LONGEST)
+        demux.feed(0, b"\x00" * 10 * LONGEST_BYTES)
         demux.feed(0, training(core=7).encode() + b"\n")
         assert [row.core for row in demux.snapshot().rows()] == [7]
 

@@ -202,9 +202,9 @@ class TestUserDialects:
         [
             ({}, "no pattern"),
             (7, "no pattern"),
-            ({"pattern": "(?P<step>"}, "no regular expression"),
+            ({"pattern": "(?P<step>"}, "not a regular expression"),
             ({"pattern": r"(?P<step>\d+)"}, "no group for loss"),
-            ({"pattern": r"(?P<step>\d+)(?P<loss>\d)(?P<speed>x)"}, "'speed' is no column"),
+            ({"pattern": r"(?P<step>\d+)(?P<loss>\d)(?P<speed>x)"}, "'speed' is not a column"),
             ({"pattern": "x", "columns": {"speed": "x"}}, "no such column"),
             ({"pattern": "x", "columns": 3}, "columns is not a table"),
             ({"pattern": "x", "patern": "y"}, "unknown key 'patern'"),

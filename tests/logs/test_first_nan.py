@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from tests.logs.shapes import DEMUXES, cut, training
 from tui.logs.demux import Demux
-from tui.logs.dialects.dialect import LONGEST
+from tui.logs.dialects.dialect import LONGEST_BYTES
 from tui.logs.saved_log import open_log
 from tui.logs.snapshot import Snapshot
 
 _LINE = re.compile(rb"xla:0/(\d+) Epoch=(\d+) Step=(\d+) Loss=(\S+)")
 _BROKEN = ("1.00000", "nan")
-_MANY = LONGEST * 5
+_MANY = LONGEST_BYTES * 5
 
 
 def lines(printed: list[tuple[int, int, str]]) -> bytes:

@@ -87,14 +87,14 @@ def test_the_last_lines_read_from_the_end_are_those_read_from_the_beginning(
     owners, choice = owners_of(data)._replace(sectioned=False), replace(choice, since=None)
     expected = slowly(data, owners, choice)
     expected = expected[len(expected) - tail :] if tail < len(expected) else expected
-    before, line_filter.BLOCK = line_filter.BLOCK, size
+    before, line_filter.BLOCK_BYTES = line_filter.BLOCK_BYTES, size
     try:
         with tempfile.TemporaryFile(buffering=0) as file:
             file.write(data)
             count, lines = last_in_file(file, Picker(owners, choice), tail)
             found = [(line.offset, line.data) for line in lines]
     finally:
-        line_filter.BLOCK = before
+        line_filter.BLOCK_BYTES = before
     assert (count, found) == (len(expected), expected)
 
 
@@ -116,7 +116,9 @@ def test_a_small_tail_reads_no_further_than_it_must(tmp_path: Path) -> None:
     with path.open("rb") as file, mock.patch("os.pread", wraps=os.pread) as read:
         count, lines = last_in_file(file, Picker(LineOwner({}), Choice()), 10)
         assert (count, len(list(lines))) == (10, 10)
-    assert [call.args[2] >= path.stat().st_size - line_filter.BLOCK for call in read.call_args_list] == [True] * 2
+    assert [call.args[2] >= path.stat().st_size - line_filter.BLOCK_BYTES for call in read.call_args_list] == [
+        True
+    ] * 2
 
 
 @pytest.mark.parametrize("worker", [0, 1])

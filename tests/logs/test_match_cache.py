@@ -21,7 +21,7 @@ from tui.logs.dialects.dialect import Dialect
 from tui.logs.dialects.match_cache import DialectReader
 from tui.logs.dialects.registry import BUILT_IN
 from tui.logs.dialects.user_dialects import user_dialects
-from tui.logs.files.line_assembler import Stream
+from tui.logs.files.log_stream import LogStream
 from tui.logs.single_line_reader import SingleLineReader
 
 CORPUS = [text(shape) for shape in EVERY + PUBLIC]
@@ -85,9 +85,9 @@ def test_a_log_is_read_equally_with_and_without_the_cache(
 ) -> None:
     data = b"".join(varied(log, rng) if rng.random() < 0.7 else log for log in logs for _ in range(3))
     states = []
-    for most in (0, match_cache.LONGEST_SHAPE):
+    for most in (0, match_cache.LONGEST_SHAPE_BYTES):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(match_cache, "LONGEST_SHAPE", most)
+            patch.setattr(match_cache, "LONGEST_SHAPE_BYTES", most)
             demux = Demux()
             demux.feed(worker, data)
             demux.finish()
@@ -168,7 +168,7 @@ def test_only_few_lines_of_binary_data_are_read_one_by_one(monkeypatch: pytest.M
     read: list[bytes] = []
     read_line = SingleLineReader.read_line
 
-    def count(lines: SingleLineReader, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+    def count(lines: SingleLineReader, stream: LogStream, line: bytes, now: float | None, offset: int) -> None:
         read.append(line)
         read_line(lines, stream, line, now, offset)
 

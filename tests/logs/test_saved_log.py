@@ -19,7 +19,7 @@ import pytest
 
 from tests.logs.shapes import SAMPLE_LOG, generated_log, training
 from tui.errors import UsageError
-from tui.logs.files.compressed_files import BLOCK, HEAD
+from tui.logs.files.compressed_files import BLOCK_BYTES, HEAD_BYTES
 from tui.logs.saved_log import open_log
 
 if sys.version_info >= (3, 14):
@@ -107,8 +107,8 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_read_in_bounded_blocks(
     finally:
         tracemalloc.stop()
     assert len(sizes) == 200
-    assert max(sizes) <= BLOCK
-    assert peak < 16 * BLOCK
+    assert max(sizes) <= BLOCK_BYTES
+    assert peak < 16 * BLOCK_BYTES
 
 
 @pytest.mark.parametrize("compress", [*COMPRESSORS.values()], ids=[*COMPRESSORS])
@@ -116,7 +116,7 @@ def test_a_prefix_far_from_the_beginning_is_found_in_a_compressed_log(
     tmp_path: Path, compress: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "late"
-    preamble = random.Random(7).randbytes(HEAD // 2 - 500).hex()
+    preamble = random.Random(7).randbytes(HEAD_BYTES // 2 - 500).hex()
     path.write_bytes(compress(f"{preamble}\n2020-08-06 02:38:57 10.164.0.109 [1] a line\n".encode()))
     assert open_log(path).workers() == [1]
 
@@ -207,7 +207,7 @@ class TestBadFiles:
         assert data.startswith(b"".join(read)[: len(data) // 5])
 
     def test_a_device(self) -> None:
-        with pytest.raises(UsageError, match="is no file"):
+        with pytest.raises(UsageError, match="is not a file"):
             open_log("/dev/zero")
 
     def test_a_file_that_may_not_be_read(self, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.operator.run_events import (
+from tui.operator.run_watcher import (
     RESTART_PAUSES_S,
     RESTART_WINDOW_S,
     UNATTENDED_AFTER_S,
@@ -30,7 +30,7 @@ class Watched:
         self._watch = KeeperWatch(lambda: self.now)
 
     def check(self, attended: KeeperStatus, state: RunState = RunState.RUNNING) -> KeeperStatus | None:
-        return self._watch.changed(RunStatus(RUN, state, attended, ()))
+        return self._watch.take_change(RunStatus(RUN, state, attended, ()))
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class Project:
         """Return the user name that the slice's workers get."""
         connections = self.connect(**settings)
         slice_ = await connections.inventory.get("pod", "local-a")
-        known = await connections.known(slice_)
+        known = await connections.with_login_facts(slice_)
         assert all(worker.host_keys for worker in known.workers)
         (user,) = {worker.user for worker in known.workers}
         assert connections.access_to(known, await connections.access()).os_login == (user is not None)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tui.errors import TpuTuiError
 from tui.pod.creation.machine_request import MachineRequest
 from tui.pod.creation.slice_request import QueueRequest, SliceRequest, WorkerStartup
-from tui.pod.creation.startup_journal import MOST_LINES, startup_of
+from tui.pod.creation.startup_journal import MOST_LINES, parse_startup
 from tui.pod.creation.startup_progress import progress_line, startup_error, waiting_line
 from tui.pod.groups.group_request import GroupRequest
 
@@ -45,7 +45,7 @@ GO_2025 = (
 
 
 def startup(messages: tuple[str, ...], unit: dict[str, str] = RUNNING) -> WorkerStartup:
-    return startup_of(WorkerStartup("pod", 0), unit, messages)
+    return parse_startup(WorkerStartup("pod", 0), unit, messages)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from tui.logs.demux import Demux
 from tui.logs.log_time import WALL_TIME, format_time
 from tui.logs.saved_log import open_log
 from tui.reports.curves import MOST_POINTS
-from tui.reports.data import to_document, write_csv, write_curves, write_json
 from tui.reports.facts import summary_of_log
 from tui.reports.html import nice_ticks, write_html
+from tui.reports.json_csv import to_document, write_csv, write_curves, write_json
 from tui.reports.layout import sections
 from tui.reports.markdown import escape, write_markdown
 from tui.reports.summary import RunFacts, Summary, WorkerSummary, summarize
@@ -105,7 +105,7 @@ class TestSummary:
         lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), EPOCH_END + reported]
         summary = summary_of(*lines, facts=RunFacts("x", is_run=False), worker=None)
         assert summary.rate_check is not None
-        assert summary.rate_check.agree is agree
+        assert summary.rate_check.rates_agree is agree
         differ = "in epoch 1: 80.00 examples/s, but the job reports 160.00: the two differ."
         assert any(remark.endswith(differ) for remark in summary.remarks) is not agree
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tui.console.render.tables import format_exit_codes
+from tui.console.render.pod_rows import format_exit_codes
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker

@@ -118,7 +118,7 @@ def test_a_damaged_record_is_deleted_by_the_name_of_its_directory(home: Path, re
 
 def test_a_damaged_record_of_a_run_that_may_be_alive_is_deleted_only_if_confirmed(home: Path) -> None:
     problem = damaged(home, state="running")
-    with pytest.raises(UsageError, match="may go on") as refused:
+    with pytest.raises(UsageError, match="may still be running") as refused:
         delete_unreadable(problem, home)
     assert "--on here" in refused.value.remedy
     claim = DirectoryLock.take(RunDirectory(problem.path, RUN))

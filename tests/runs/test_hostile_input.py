@@ -16,12 +16,12 @@ import pytest
 from tests.runs.hostile import NONCE, RUN, RUN_ID, Hostility
 from tui.checks.workers.check_facts import facts_from
 from tui.cloud.hosts_file import read_hosts
-from tui.console.render.tables import make_run_row
+from tui.console.render.pod_rows import make_run_row
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState, is_run_id
-from tui.reports.data import write_csv, write_json
 from tui.reports.facts import summary_of_run
 from tui.reports.html import write_html
+from tui.reports.json_csv import write_csv, write_json
 from tui.reports.markdown import write_markdown
 from tui.reports.status import status_document
 from tui.reports.text import write_text

@@ -11,7 +11,7 @@ from tests.chaos.failures import FAILURES, Failure, fail, make_tree, servers_wit
 from tests.runs.ssh_pod import Pod
 from tests.sshd import OpensshWorker, needs_sshd
 from tui.pod.worker import Worker
-from tui.runs.launch.worker_session import refusal
+from tui.runs.launch.worker_session import refusal_error
 from tui.ssh.exec.script_protocol import Answer
 
 pytestmark = [needs_sshd, pytest.mark.timing]
@@ -51,5 +51,5 @@ def test_a_failure_on_one_worker_is_named_and_nothing_runs_on_any_worker(
     ],
 )
 def test_a_refusal_names_the_other_run_in_a_sentence(text: str, why: str) -> None:
-    error = refusal(Worker(1), Answer("refused", f"busy {text}"))
+    error = refusal_error(Worker(1), Answer("refused", f"busy {text}"))
     assert (error.what, error.why) == ("another run is alive here", why)

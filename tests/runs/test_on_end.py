@@ -321,7 +321,7 @@ async def test_a_command_whose_keeper_was_killed_is_not_started_again(scene: Sce
     await until(lambda: not directory.keeper_status().alive, "its keeper has been killed", seconds=DEADLINE_S)
     assert await scene.operator.runs.ensure_keeper(directory)
     outcomes = await scene.done(directory)
-    assert outcomes[action].endswith("it was started and its keeper ended meanwhile, so it may have been done")
+    assert outcomes[action].endswith("its keeper ended while it was being carried out, so it may have been done")
     assert outcomes["report"].startswith("done: ")
     assert (tmp_path / "did").read_text() == "begun\n"
 

@@ -15,7 +15,7 @@ import pytest
 from tests.runs.ssh_pod import Pod, over
 from tests.sshd import needs_sshd
 from tests.waiting import wait_until
-from tui.operator.run_events import KeeperWatch
+from tui.operator.run_watcher import KeeperWatch
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.worker import Worker
@@ -127,7 +127,7 @@ def test_the_end_of_a_stuck_keeper_is_a_change() -> None:
     moments = iter(range(0, 100, 10))
     watch = KeeperWatch(lambda: float(next(moments)))
     stuck, gone = KeeperStatus(False, 1.0, 7, HERE, stuck=True), KeeperStatus(False, 1.0, 7, HERE)
-    changes = [watch.changed(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
+    changes = [watch.take_change(StatusFold(RUN).status(each)) for each in (stuck, stuck, stuck, gone, gone)]
     assert changes == [stuck, None, None, gone, None]
 
 

@@ -16,8 +16,8 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, RunState
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
-from tui.reports.data import to_document
 from tui.reports.facts import summary_of_run
+from tui.reports.json_csv import to_document
 from tui.reports.status import status_document
 from tui.reports.text import write_text
 from tui.runs.launch.launch_request import LaunchRequest, run_from

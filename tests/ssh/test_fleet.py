@@ -43,7 +43,7 @@ async def test_a_command_that_does_not_read_its_input_ends(sshd: Start) -> None:
 
 async def test_endless_output_does_not_fill_the_memory(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     server = sshd()
-    monkeypatch.setattr("tui.ssh.exec.command.OUTPUT_LIMIT", 1_000_000)
+    monkeypatch.setattr("tui.ssh.exec.command.OUTPUT_LIMIT_BYTES", 1_000_000)
     async with Fleet([server.worker], server.access()) as fleet:
         with pytest.raises(SshError, match="writes too much"):
             await fleet.run(0, "exec cat /dev/zero")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.text.printable import count_noun, one_line, printable
+from tui.text.printable import format_count, one_line, printable
 
 
 @given(st.text() | st.binary())
@@ -51,4 +51,4 @@ def test_one_line_stays_one_line() -> None:
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 cores"), (1, "1 core"), (2, "2 cores"), (1024, "1,024 cores")])
 def test_a_count_has_its_noun_in_singular_or_plural(count: int, text: str) -> None:
-    assert count_noun(count, "core") == text
+    assert format_count(count, "core") == text

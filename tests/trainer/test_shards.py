@@ -126,7 +126,7 @@ def test_an_interrupted_set_is_resumed_without_writing_whole_shards_again(
     assert sorted(objects.list_names(out)) == [UNFINISHED, *(f"shapes-train-{n:06d}.tar" for n in range(4))]
     objects.write(objects.join(out, "shapes-train-000002.tar"), b"damaged meanwhile")
     reported: list[str] = []
-    made = make(failing_after(source, 30 - 3 * 4), out, display=command.Lines(reported.append))
+    made = make(failing_after(source, 30 - 3 * 4), out, display=command.LineProgress(reported.append))
     assert reported[0] == "Resuming: 3 of 8 shards are complete"
     assert len(reported) == 1 + 5
     assert made == expected
@@ -385,7 +385,7 @@ def test_an_invalid_list_of_finished_shards_is_refused_with_a_remedy(tmp_path: P
 
 
 def test_a_note_above_the_bar_holds_no_escape_sequence(capfd: pytest.CaptureFixture[str]) -> None:
-    bar = command.Bar()
+    bar = command.BarProgress()
     bar.begin([], [])
     bar.note("Left out. a\x1b[31m.jpg")
     bar.end()

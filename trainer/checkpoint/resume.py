@@ -40,14 +40,14 @@ class Resumption:
     """One replica's part in saving and restoring. Every rank must make each call."""
 
     def __init__(
-        self, replicas: Replicas, config: TrainConfig, found: Dataset, model: nn.Module, optimizer: torch.optim.SGD
+        self, replicas: Replicas, config: TrainConfig, data: Dataset, model: nn.Module, optimizer: torch.optim.SGD
     ) -> None:
         self._replicas, self._config, self._model, self._optimizer = replicas, config, model, optimizer
-        plan = pipeline.plan(config, found, replicas.world)
-        self._identity = Identity(config.model, found.classes, plan, pipeline.ORDER)
+        plan = pipeline.plan_digest(config, data, replicas.world)
+        self._identity = Identity(config.model, data.classes, plan, pipeline.ORDER)
         self._store: CheckpointStore | None = None
         self._saved: Position | None = None
-        self.steps = pipeline.steps_an_epoch(config, found, replicas.world)
+        self.steps = pipeline.steps_an_epoch(config, data, replicas.world)
         self.best: float | None = None
 
     def resume(self) -> Position:
@@ -90,11 +90,11 @@ class Resumption:
         return store.find_newest(keep.directory, self._identity)
 
     @property
-    def keeps(self) -> bool:
+    def is_saving(self) -> bool:
         """Return whether checkpoints are saved."""
         return self._config.checkpoint.directory is not None
 
-    def due(self, step: int) -> bool:
+    def is_due(self, step: int) -> bool:
         """Return whether `--checkpoint-steps` requires a checkpoint after this step of the whole run."""
         interval = self._config.checkpoint.steps
         return interval is not None and step % interval == 0
@@ -102,7 +102,7 @@ class Resumption:
     def save(self, epoch: int, step: int, *, best: bool = False) -> None:
         """Save the run as it is after `step` steps of an epoch, unless that is saved already; raise TrainerError."""
         position = Position(epoch, step, self.best)
-        if not self.keeps or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
+        if not self.is_saving or (self._saved is not None and (epoch, step) <= (self._saved.epoch, self._saved.step)):
             return  # saved already, perhaps by a run of more epochs
         self._saved = position
         average_statistics(self._model, self._replicas)  # so that any replica's may be saved
@@ -111,7 +111,7 @@ class Resumption:
         def write() -> None:
             assert self._store is not None
             state = self._state(random)
-            if state.diverged:
+            if state.has_diverged:
                 raise TrainerError(
                     "The training diverged",
                     why=f"epoch {epoch} after step {step} is not saved",

@@ -154,7 +154,7 @@ class State:
                 raise ValueError("a device's generator has no number as state")
 
     @property
-    def diverged(self) -> bool:
+    def has_diverged(self) -> bool:
         """Return whether it holds NaN or infinite values, from which no training recovers."""
         return not all(bool(value.isfinite().all()) for value in self.floats.values())
 
@@ -188,7 +188,7 @@ def load(where: str, pointer: Pointer) -> State:
     state = State(**loaded)
     if sum(value.nbytes for value in state.floats.values()) > len(content):  # tensors may repeat a few bytes
         raise ValueError("its tensors are larger than its file")
-    if state.diverged:
+    if state.has_diverged:
         raise ValueError("the training had diverged")
     return state
 

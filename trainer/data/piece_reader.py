@@ -110,12 +110,12 @@ class PieceReader:
             read += 1
             yield sample
         if read < piece.samples:
-            raise _miscounted(shard, f"{piece.start + read} samples")
+            raise _miscount_error(shard, f"{piece.start + read} samples")
         # Only a manifest can state too few samples: a counted shard may be a command, whose rest need not be awaited.
         if shard.is_listed and piece.stop == shard.samples and next(samples, None) is not None:
-            raise _miscounted(shard, f"more than {shard.samples} samples")
+            raise _miscount_error(shard, f"more than {shard.samples} samples")
 
 
-def _miscounted(shard: ShardFile, contents: str) -> TrainerError:
+def _miscount_error(shard: ShardFile, contents: str) -> TrainerError:
     source = "its manifest says" if shard.is_listed else "when it was counted it held"
     return TrainerError(f"Shard {shard.url} holds {contents}", why=f"{source} {shard.samples}", remedy=MAKE_AGAIN)

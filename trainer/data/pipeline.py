@@ -44,7 +44,7 @@ def steps_an_epoch(config: TrainConfig, data: Dataset, world: int) -> int:
     return steps if config.steps_per_epoch is None else min(steps, config.steps_per_epoch)
 
 
-def plan(config: TrainConfig, data: Dataset, world: int) -> str:
+def plan_digest(config: TrainConfig, data: Dataset, world: int) -> str:
     """Return a digest of every setting that decides which samples each step of a run sees, apart from ORDER."""
     shards = data.train.shards if data.train else ()
     counts, names = tuple(shard.samples for shard in shards), [shard.url.rpartition("/")[2] for shard in shards]

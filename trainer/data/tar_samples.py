@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from itertools import chain
 from typing import IO, Any, Protocol
 
-from trainer.shards.manifest import BLOCK
+from trainer.shards.manifest import BLOCK_BYTES
 
 HEADER = struct.Struct("100s24x12s12x8ss100s88x155s12x")  # name, size, checksum, kind, link's target, name's prefix
 BLANKS = 8 * ord(" ")  # a checksum is the sum of its header's bytes, with blanks for its own eight
@@ -86,7 +86,7 @@ class ForwardBytes:
 
 def decompressed(stream: IO[bytes]) -> ForwardBytes:
     """Return a stream's bytes, decompressed if they are gzip, bzip2 or xz; slices raise ValueError for damage."""
-    first = stream.read(BLOCK)
+    first = stream.read(BLOCK_BYTES)
     parts = chain((first,), iter(partial(stream.read, PART_BYTES), b""))
     make = next((make for magic, make in COMPRESSIONS.items() if first.startswith(magic)), None)
     return ForwardBytes(parts if make is None else filter(None, _decompress(parts, make)))
@@ -132,7 +132,7 @@ def group_files(url: str, files: Iterable[tuple[str, bytes]]) -> Iterator[Sample
         field = name[dot + 1 :].lower()
         if field in sample:
             raise ValueError(f"{name} occurs twice")
-        size += BLOCK + len(content)
+        size += BLOCK_BYTES + len(content)
         if size > LARGEST_SAMPLE_BYTES:
             raise ValueError(f"sample {key} has more than {LARGEST_SAMPLE_BYTES} bytes")
         sample[field] = content
@@ -147,17 +147,17 @@ def read_files(content: Content) -> Iterator[tuple[str, bytes]]:
     """
     offset = 0
     records: dict[str, bytes] = {}  # what extended headers say about the file that comes next
-    while header := content[offset : offset + BLOCK]:
-        if not header[0] and header.count(0) == BLOCK:
+    while header := content[offset : offset + BLOCK_BYTES]:
+        if not header[0] and header.count(0) == BLOCK_BYTES:
             return
         if not offset and header.startswith(tuple(COMPRESSIONS)):
             raise CompressedTarError("it is compressed")
-        if len(header) < BLOCK:
+        if len(header) < BLOCK_BYTES:
             raise ValueError("it ends in the middle of a header")
         name, digits, number, kind, target, prefix = HEADER.unpack(header)
         if (_sum(header) - _sum(number) + BLANKS - _octal(number)) % SUMMED:
             raise ValueError("a header's checksum is wrong")
-        start = offset + BLOCK
+        start = offset + BLOCK_BYTES
         size = _octal(digits) if digits[0] < 0x80 else int.from_bytes(digits[1:], "big")
         if kind not in REGULAR and kind in WITHOUT_DATA:
             size = 0
@@ -169,7 +169,7 @@ def read_files(content: Content) -> Iterator[tuple[str, bytes]]:
         data = content[start : start + size]
         if len(data) < size:
             raise ValueError("it ends in the middle of a file")
-        offset = start + -(-size // BLOCK) * BLOCK  # whole blocks
+        offset = start + -(-size // BLOCK_BYTES) * BLOCK_BYTES  # whole blocks
         if kind in REGULAR and not records and prefix[0] == 0:  # as nearly all are
             yield _text(name), data
             continue

@@ -1,1 +1,1 @@
-"""Ranks: started, agreeing, stopped."""
+"""Start a run's ranks, let them agree, and stop them together."""

@@ -21,7 +21,7 @@ from multiprocessing.synchronize import Lock
 import torch
 import torch_xla
 
-from trainer.config import COMPILED, TrainConfig
+from trainer.config import COMPILATION_CACHE, TrainConfig
 from trainer.data import loader_processes
 from trainer.distributed.child_cleanup import die_with_parent
 from trainer.distributed.failures import FailureRecord, format_ranks, print_once, report
@@ -59,7 +59,7 @@ def launch(train: Train, config: TrainConfig) -> int:
         if config.replicas.device == "TPU":
             _require_libtpu()
         if config.loader_workers and not config.data.fake:
-            loader_processes.start_forkserver(bucket=config.data.in_bucket)
+            loader_processes.start_forkserver(bucket=config.data.is_in_bucket)
         return (TpuLauncher if config.replicas.device == "TPU" else _CpuLauncher)(train, config).run()
     except TrainerError as error:
         return report(error, debug=config.debug, write=partial(print_once, environ=os.environ))
@@ -117,7 +117,7 @@ class TpuLauncher:
         code = 1
         try:
             if self._config.replicas.device == "TPU" and self._config.compilation_cache != "no":
-                use_compilation_cache(self._config.compilation_cache or COMPILED)
+                use_compilation_cache(self._config.compilation_cache or COMPILATION_CACHE)
             join = partial(XlaReplicas, self._config.log_steps)
             code = _run_rank(self._train, self._config, self._stopping, join, self._report_lock)
         except BaseException:

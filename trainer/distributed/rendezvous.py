@@ -43,7 +43,7 @@ def listen(address: tuple[str, int]) -> socket.socket:
     try:
         family, _, _, _, resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise _unknown_host(host, error) from error
+        raise _unknown_host_error(host, error) from error
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -214,7 +214,7 @@ def _await_server(address: tuple[str, int], deadline: float, stopping: Callable[
                 raise ReportedElsewhereError("Worker 0 does not start")
             return
         except socket.gaierror as error:
-            raise _unknown_host(address[0], error) from error
+            raise _unknown_host_error(address[0], error) from error
         except OSError as error:
             if time.monotonic() > deadline:
                 raise PartnerLostError(
@@ -240,7 +240,7 @@ def _arrival(rank: int) -> str:
     return f"arrived/{rank}"
 
 
-def _unknown_host(host: str, error: OSError) -> TrainerError:
+def _unknown_host_error(host: str, error: OSError) -> TrainerError:
     return TrainerError(
         f"The coordinator's host name {host} cannot be resolved",
         why=error.strerror or str(error),

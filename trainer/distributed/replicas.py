@@ -34,11 +34,11 @@ from trainer.storage import background_io
 
 T = TypeVar("T")
 
-ALIGNED = 16  # floats, 64 bytes: XLA copies, or refuses, arrays that are not aligned to that
+ALIGNED_FLOATS = 16  # floats, 64 bytes: XLA copies, or refuses, arrays that are not aligned to that
 VOTE = torch.Size([1])
 ABSENT = 2.0**16  # the vote of a replica without a batch, larger than the sum of all others
 GLOO_SOURCE = re.compile(r"^\[\S+:\d+\] ")  # the place in gloo's source with which its messages begin
-SMALLEST = 4096  # bytes sent through the devices; compiled for each size, so sizes are powers of 2
+SMALLEST_BYTES = 4096  # bytes sent through the devices; compiled for each size, so sizes are powers of 2
 
 
 class Verdict(enum.IntEnum):
@@ -202,7 +202,7 @@ class GlooReplicas(Replicas):
     def _places(self, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
         """Return views of the bucket in these shapes and the vote's, aligned so that XLA need not copy them."""
         if shapes != self._shapes:
-            sizes = [-(-shape.numel() // ALIGNED) * ALIGNED for shape in (*shapes, VOTE)]
+            sizes = [-(-shape.numel() // ALIGNED_FLOATS) * ALIGNED_FLOATS for shape in (*shapes, VOTE)]
             self._bucket, self._shapes = torch.zeros(sum(sizes)), shapes
             parts = zip(torch.split(self._bucket, sizes), (*shapes, VOTE), strict=True)
             self._views = [part[: shape.numel()].view(shape) for part, shape in parts]
@@ -280,7 +280,7 @@ class XlaReplicas(Replicas):
         length = torch.tensor([content.numel()], dtype=torch.int32, device=self.device)
         longest = xm.all_reduce(xm.REDUCE_MAX, length)
         assert isinstance(longest, torch.Tensor)
-        row = torch.zeros(_padded(int(longest.item())), dtype=torch.uint8)
+        row = torch.zeros(_pad_size(int(longest.item())), dtype=torch.uint8)
         row[: content.numel()] = content
         rows = xm.all_gather(row.to(self.device)).cpu().view(self.world, -1)
         return [pickle.loads(part.numpy().tobytes()) for part in rows]
@@ -289,7 +289,7 @@ class XlaReplicas(Replicas):
         """Broadcast through the devices: pickled, and summed with the zeros of all others."""
         content = np.frombuffer(pickle.dumps(thing), np.uint8) if self.rank == 0 else np.zeros(0, np.uint8)
         size = int(self.total(torch.tensor([content.size], dtype=torch.int32)).item())
-        values = torch.zeros(_padded(size), dtype=torch.int32)
+        values = torch.zeros(_pad_size(size), dtype=torch.int32)
         values[: content.size] = torch.from_numpy(content.astype(np.int32))
         return pickle.loads(self.total(values)[:size].to(torch.uint8).numpy().tobytes())  # type: ignore[no-any-return]
 
@@ -302,8 +302,8 @@ def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _padded(size: int) -> int:
-    return max(SMALLEST, 1 << (size - 1).bit_length())
+def _pad_size(size: int) -> int:
+    return max(SMALLEST_BYTES, 1 << (size - 1).bit_length())
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:

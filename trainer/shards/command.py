@@ -35,7 +35,7 @@ from trainer.storage.urls import normalise, unsupported_scheme
 LAST_SAVE_TIMEOUT_S = 5.0  # for saving the list of finished shards after making shards has failed
 
 
-class Lines:
+class LineProgress:
     """Shows progress by writing one line per shard; the default shows nothing."""
 
     def __init__(self, write: Callable[[str], None] = lambda _: None) -> None:
@@ -61,7 +61,7 @@ class Lines:
         """Finish the display."""
 
 
-class Bar(Lines):
+class BarProgress(LineProgress):
     """Shows progress as a bar on standard error, in samples."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ def make(
     overwrite: bool = False,
     workers: int = 1,
     skip_bad: bool = False,
-    display: Lines | None = None,
+    display: LineProgress | None = None,
 ) -> Manifest:
     """Write every split's shards and, last, the manifest; raises TrainerError.
 
@@ -116,7 +116,7 @@ def make(
     is instead the number of samples that a split is to have: each image is taken equally often or once more.
     `skip_bad` leaves out images that cannot be decoded.
     """
-    shown = display or Lines()
+    shown = display or LineProgress()
     orders = _orders(source, samples_per_shard, repeat, seed, samples)
     tasks = [task for split, order in orders.items() for task in _tasks(source, split, order, samples_per_shard)]
     made_from = {
@@ -215,7 +215,7 @@ def _begin_or_resume(progress: WriteProgress, overwrite: bool) -> None:
     progress.save()
 
 
-def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: Lines) -> None:
+def _write_all(job: Job, tasks: Sequence[Task], workers: int, progress: WriteProgress, shown: LineProgress) -> None:
     pending = [task for task in tasks if task.name not in progress.done]
     try:
         with contextlib.closing(writer.write_shards(job, pending, workers)) as ready:
@@ -264,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             overwrite=options.overwrite,
             workers=options.workers,
             skip_bad=options.on_bad_image == "skip",
-            display=Bar() if sys.stderr.isatty() else Lines(write_error),
+            display=BarProgress() if sys.stderr.isatty() else LineProgress(write_error),
         )
     except TrainerError as error:
         write_error(str(error))

@@ -52,7 +52,7 @@ def folder(directory: Path, val_fraction: float, seed: int) -> ImageSource:
         raise TrainerError(f"There is no directory {directory}", remedy="Name one that holds a folder for each class")
     if not 0 <= val_fraction < 1:
         raise TrainerError("--val-fraction must be at least 0 and less than 1")
-    training, validation = _named(directory, TRAIN), _named(directory, VALIDATION)
+    training, validation = _find_folder(directory, TRAIN), _find_folder(directory, VALIDATION)
     train, classes, others = _class_folders(training or directory)
     if training is not None and validation is not None:
         val, val_classes, more = _class_folders(validation)
@@ -71,7 +71,7 @@ def folder(directory: Path, val_fraction: float, seed: int) -> ImageSource:
     return ImageSource(directory.resolve().name, classes, None, splits, _identity(directory, train, val), notes)
 
 
-def _named(directory: Path, names: Sequence[str]) -> Path | None:
+def _find_folder(directory: Path, names: Sequence[str]) -> Path | None:
     folders = {path.name.lower(): path for path in sorted(directory.iterdir()) if path.is_dir()}
     return next((folders[name] for name in names if name in folders), None)
 

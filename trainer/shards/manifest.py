@@ -12,7 +12,7 @@ from trainer.errors import TrainerError, check_schema
 MANIFEST = "manifest.json"
 UNFINISHED = "manifest.unfinished.json"  # present while shards are being made, and after an interruption
 SCHEMA = 1
-BLOCK = 512  # bytes of a tar file's block, and the least that a sample takes
+BLOCK_BYTES = 512  # bytes of a tar file's block, and the least that a sample takes
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)  # of other JSON
 
 
@@ -28,7 +28,7 @@ class Shard:
     def __post_init__(self) -> None:
         if not {"", ".", ".."}.isdisjoint(self.name.split("/")):
             raise ValueError(f"{self.name!r} is not below its directory")
-        if min(self.samples, self.size) < 0 or self.samples > self.size // BLOCK:
+        if min(self.samples, self.size) < 0 or self.samples > self.size // BLOCK_BYTES:
             raise ValueError(f"{self.name} cannot hold {self.samples} samples in {self.size} bytes")
 
 

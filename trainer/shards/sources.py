@@ -63,13 +63,13 @@ def shapes(train: int, val: int, size: int, seed: int) -> ImageSource:
     """
 
     def drawn(split: str) -> Callable[[int], ImageSample]:
-        return lambda index: _drawn(random.Random(f"{seed} {split} {index}"), index % len(SHAPES), size)
+        return lambda index: _draw_sample(random.Random(f"{seed} {split} {index}"), index % len(SHAPES), size)
 
     splits = {"train": (train, drawn("train")), "val": (val, drawn("val"))}
     return ImageSource("shapes", SHAPES, size, splits, f"{seed} {train} {val} {size}")
 
 
-def _drawn(rng: random.Random, label: int, size: int) -> ImageSample:
+def _draw_sample(rng: random.Random, label: int, size: int) -> ImageSample:
     large = size * OVERSAMPLING
     background = tuple(rng.randrange(256) for _ in range(3))
     colour = tuple((value + rng.randrange(90, 167)) % 256 for value in background)

@@ -95,7 +95,7 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> tuple[int, floa
         done = step + (verdict is not Verdict.STOP_SKIPPING_STEP)
         if verdict:
             _stop(run, f"at epoch {epoch} step {step}", epoch, done)
-        if saves.due((epoch - 1) * steps + step + 1):
+        if saves.is_due((epoch - 1) * steps + step + 1):
             run.events.flush()
             saves.save(epoch, step + 1)
     if done < steps:
@@ -143,7 +143,7 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
         _stop(run, f"in the evaluation of epoch {epoch}", epoch, run.resumption.steps)
     if not total:
         run.resumption.save(epoch, run.resumption.steps)  # only this evaluation is due again
-        raise _untested(epoch) if run.leads else ReportedElsewhereError("There is no accuracy")
+        raise _no_accuracy_error(epoch) if run.leads else ReportedElsewhereError("There is no accuracy")
     reduced = float(100 * hits / total)
     if run.leads:
         own_accuracy = 100 * float(counts[0]) / max(1, samples)
@@ -156,7 +156,7 @@ def _save_if_best(run: TrainingRun, epoch: int, accuracy: float) -> None:
     saves = run.resumption
     if saves.best is None or accuracy > saves.best:
         if run.leads:
-            write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.keeps))
+            write_line(progress.improved_line(epoch, saves.best, accuracy, saving=saves.is_saving))
         saves.best = accuracy
         saves.save(epoch + 1, 0, best=True)
 
@@ -195,9 +195,9 @@ def _stop(run: TrainingRun, position: str, epoch: int, step: int) -> NoReturn:
     raise StoppedError(f"Stopped {position}")
 
 
-def _untested(epoch: int) -> TrainerError:
+def _no_accuracy_error(epoch: int) -> TrainerError:
     return TrainerError(
-        f"There is no accuracy of epoch {epoch}",
+        f"Epoch {epoch} has no accuracy",
         why="none of the validation shards can be read",
         remedy="Check them and their bucket, and start again with --resume auto",
     )

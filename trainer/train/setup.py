@@ -84,7 +84,7 @@ def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> Trai
     compilation = Compilation(replicas.label)
     if config.profiler_port is not None:
         compilation.serve_profiler(config.profiler_port)
-    cache = SampleCache(config.data.keep)
+    cache = SampleCache(config.data.cache_mib)
 
     def gives_up() -> bool:  # a stopping run does not need the batch
         return replicas.have_others_given_up or (stopping.requested and replicas.can_skip_step)

@@ -1,1 +1,1 @@
-"""Helpers for asyncio: threads, back-off, time limits, one task per worker, open files."""
+"""Helpers for asyncio: threads, back-off, time limits, one task per worker."""

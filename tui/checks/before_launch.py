@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from tui.aio.fan_out import gather_rows, run_all
 from tui.checks.check_row import CheckRow, Report, error_row
 from tui.checks.check_thresholds import CheckThresholds
-from tui.checks.port_checks import rows_to_coordinator
+from tui.checks.port_checks import coordinator_port_rows
+from tui.checks.slice_state import runtime_rows
 from tui.checks.workers.check_facts import JOB, NOBODY, Ask, Facts, FactsQuery, ask_over_sessions
-from tui.checks.workers.consistency import clock_rows, runtime_rows, version_rows
+from tui.checks.workers.consistency import clock_rows, version_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.errors import TpuTuiError
 from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
@@ -48,7 +49,7 @@ async def before_launch(
 
     def of_worker(index: int) -> Callable[[Report], Awaitable[None]]:
         async def check_ports(report: Report) -> None:
-            async for row in rows_to_coordinator(index, slice_, fleet, ports):
+            async for row in coordinator_port_rows(index, slice_, fleet, ports):
                 report(row if runtime != "none" else _advisory(row))
 
         async def check(report: Report) -> None:
@@ -65,7 +66,7 @@ async def before_launch(
                 query,
                 limits,
                 collected,
-                lambda row: report(_taken(row)),
+                lambda row: report(_as_refusal(row)),
             )
             await run_all((facts, check_ports(report)))
 
@@ -80,7 +81,7 @@ async def before_launch(
         yield row
 
 
-def _taken(row: CheckRow) -> CheckRow:
+def _as_refusal(row: CheckRow) -> CheckRow:
     """Return a warning about a live run or used chips as a failure: the worker would refuse this launch."""
     return replace(row, status="fail") if row.status == "warn" and row.check in ("runs", "device") else row
 

@@ -38,7 +38,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _SHELL = "$*{}[]~"
 
 
-def region_of(zone: str | None) -> str | None:
+def storage_region(zone: str | None) -> str | None:
     """Return the region of a zone in capitals, as Cloud Storage names it; None if it is not a zone's name."""
     match = _ZONE.fullmatch(zone or "")
     return match["region"].upper() if match else None
@@ -52,7 +52,7 @@ def named_buckets(argv: Iterable[str], env: Mapping[str, str]) -> tuple[str, ...
 
 def region_row(bucket: str, place: BucketPlace, slice_: Slice) -> CheckRow:
     """Return how a bucket's location fits the slice's zone."""
-    region = region_of(slice_.zone)
+    region = storage_region(slice_.zone)
     finding = f"gs://{bucket} is in {place.location}"
     if region is None:
         return _row("unknown", f"{finding}; the slice's region is unknown")
@@ -63,13 +63,13 @@ def region_row(bucket: str, place: BucketPlace, slice_: Slice) -> CheckRow:
     if region in regions:
         detail = f"{finding}, which includes {region} and {' and '.join(name for name in regions if name != region)}"
         return _row("warn", f"{detail}: a bucket in one region is faster and cheaper", remedy)
-    if not regions and _within(region, place.location):
+    if not regions and _is_within(region, place.location):
         return _row("warn", f"{finding}, a multi-region around {region}: a regional bucket is faster", remedy)
     slow = "every read crosses regions, which is slow, is billed per GiB and keeps the cores waiting"
     return _row("fail", f"{finding}, the slice in {region}: {slow}", remedy)
 
 
-def _within(region: str, continent: str) -> bool:
+def _is_within(region: str, continent: str) -> bool:
     prefix = _CONTINENTS.get(continent)
     if prefix is None or not region.startswith(prefix):
         return False
@@ -80,9 +80,7 @@ def _row(status: str, detail: str, remedy: str | None = None) -> CheckRow:
     return make_row("region", status, detail, remedy)
 
 
-async def check_launch(
-    argv: Sequence[str], env: Mapping[str, str], slice_: Slice, buckets: Buckets
-) -> list[CheckRow]:
+async def bucket_rows(argv: Sequence[str], env: Mapping[str, str], slice_: Slice, buckets: Buckets) -> list[CheckRow]:
     """Return a row for each bucket that a command or its environment names, and for each range of shards in one.
 
     A missing bucket fails. A bucket whose location cannot be read is unknown, and so is a name that only the

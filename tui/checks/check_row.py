@@ -32,7 +32,7 @@ class CheckRow:
     remedy: str | None = None
 
     @property
-    def hinders(self) -> bool:
+    def prevents_launch(self) -> bool:
         """Return whether the finding prevents a launch; warnings and unknown findings do not."""
         return self.status == "fail"
 

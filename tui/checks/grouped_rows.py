@@ -1,4 +1,4 @@
-"""Groups check rows into findings, the worst first; a finding may be about several workers."""
+"""Group check rows into findings, the worst first; a finding may be about several workers."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def digest(rows: Sequence[CheckRow]) -> Digest:
     others: list[CheckRow] = []
     for row in rows:
         (pairs if row.check == "ports" and row.peer is not None else others).append(row)
-    findings = [*_grouped(others), *_port_findings(pairs)]
+    findings = [*_group_rows(others), *_port_findings(pairs)]
     findings.sort(key=lambda finding: SEVERITY[finding.status])
     counted = Counter(finding.status for finding in findings)
     matrices = tuple(matrix for matrix in port_matrices(rows) if matrix.filtered or matrix.unknown)
     return Digest({status: counted[status] for status in SEVERITY}, tuple(findings), matrices)
 
 
-def _grouped(rows: Iterable[CheckRow]) -> list[CheckFinding]:
+def _group_rows(rows: Iterable[CheckRow]) -> list[CheckFinding]:
     """Group the passed rows of workers by check, and all other rows by their text without numbers."""
     groups: dict[tuple[str, ...], list[CheckRow]] = {}
     for row in rows:

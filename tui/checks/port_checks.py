@@ -30,7 +30,7 @@ DEFAULT_PORTS = (SSH_PORT, 8470, 8471, 8474, COORDINATOR_PORT, MESH_PORT, JAX_CO
 """SSH; TPU Node's gRPC; the TPU runtime (8471, 8474); PJRT's controller; xla_dist's mesh service; JAX."""
 FULL_MATRIX_WORKERS = 32
 """Most workers of which every pair is probed; of larger slices, worker 0 with all others, and a ring."""
-PROBE_SECONDS = 5.0
+PROBE_TIMEOUT_S = 5.0
 """How long a port may take to answer before it counts as filtered."""
 _PROBES_PER_WORKER = 128
 """Simultaneous probes from one worker; its sshd holds a socket for each."""
@@ -54,24 +54,24 @@ def scope_rows(slice_: Slice) -> list[CheckRow]:
 
 def peers_of(index: int, count: int) -> Iterator[int]:
     """Yield the workers that worker `index` of `count` probes."""
-    return (peer for peer in range(count) if is_tried(index, peer, count))
+    return (peer for peer in range(count) if is_pair_probed(index, peer, count))
 
 
-def is_tried(index: int, peer: int, count: int) -> bool:
+def is_pair_probed(index: int, peer: int, count: int) -> bool:
     """Return whether worker `index` of `count` probes `peer`: all pairs, or worker 0 with all and a ring."""
     if peer == index:
         return False
     return count <= FULL_MATRIX_WORKERS or 0 in (index, peer) or peer == (index + 1) % count
 
 
-async def rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
+async def port_rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
     """Yield the rows of one worker; a single unknown row if nothing can be probed from it."""
     peers = [slice_.workers[peer] for peer in peers_of(index, len(slice_.workers))]
     async for row in _rows(index, peers, tuple(dict.fromkeys(ports)), slice_, fleet):
         yield row
 
 
-async def rows_to_coordinator(
+async def coordinator_port_rows(
     index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]
 ) -> AsyncIterator[CheckRow]:
     """Yield whether a worker reaches worker 0 on these ports, where a run's processes find each other."""
@@ -96,7 +96,7 @@ async def _rows(
     async def probe(peer: Worker, port: int) -> tuple[Worker, int, PortState | TpuTuiError]:
         async with slots:
             try:
-                return peer, port, await fleet.probe(index, _address(peer), port, PROBE_SECONDS)
+                return peer, port, await fleet.probe(index, _address(peer), port, PROBE_TIMEOUT_S)
             except TpuTuiError as error:
                 return peer, port, error
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tui.checks.check_row import CheckRow
-from tui.checks.port_checks import is_tried
+from tui.checks.port_checks import is_pair_probed
 
 SIGNS = {"open": "o", "closed": "·", "filtered": "X", None: "?"}
 """One character per pair, readable without colour."""
@@ -50,7 +50,7 @@ class Matrix:
         return f"{self.workers[row]:>{width}} " + between.join(f"{sign:>{cell_width}}" for sign in signs)
 
     def _sign(self, row: int, column: int) -> str:
-        is_probed = is_tried(self.workers[row], self.workers[column], len(self.workers))
+        is_probed = is_pair_probed(self.workers[row], self.workers[column], len(self.workers))
         return SIGNS[self.cells[row][column]] if is_probed else " "
 
 

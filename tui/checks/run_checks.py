@@ -10,9 +10,10 @@ from tui.aio.fan_out import gather_rows
 from tui.checks.check_row import CheckRow, Report, make_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.firewall.firewall_rows import firewall_rows, read_rules
-from tui.checks.port_checks import DEFAULT_PORTS, rows_from, scope_rows
+from tui.checks.port_checks import DEFAULT_PORTS, port_rows_from, scope_rows
+from tui.checks.slice_state import runtime_rows
 from tui.checks.workers.check_facts import LOGIN, Facts, FactsQuery, ask_over_sessions
-from tui.checks.workers.consistency import clock_rows, code_rows, runtime_rows, version_rows
+from tui.checks.workers.consistency import clock_rows, code_rows, version_rows
 from tui.checks.workers.login_check import login_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.pod.slice import Slice
@@ -54,7 +55,7 @@ async def run_checks(
                 report(row)
             if reached[-1].status == "pass":
                 await report_facts(index, slice_, ask_over_sessions(fleet), query, limits, collected, report)
-                async for row in rows_from(index, slice_, fleet, (*DEFAULT_PORTS, *ports)):
+                async for row in port_rows_from(index, slice_, fleet, (*DEFAULT_PORTS, *ports)):
                     probed.append(row)
                     report(row)
             elif len(slice_.workers) > 1:

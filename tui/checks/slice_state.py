@@ -1,4 +1,4 @@
-"""Rows about a slice from its source: its state, its health, and symptoms of single workers."""
+"""Rows about a slice from its source: its state, health and runtime version, and symptoms of single workers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import re
 import shlex
 
 from tui.checks.check_row import CheckRow, make_row
+from tui.pod import accelerator
 from tui.pod.slice import INSTANCE_GROUP, Slice, Symptom
 from tui.pod.slice_commands import create_again, group_remedy, restart_advice
 from tui.text.numbers import parse_integer
-from tui.text.printable import count_noun, one_line
+from tui.text.printable import format_count, one_line
 
 _ON_THE_WAY = ("CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "UNHIDING", "PROVISIONING", "ACTIVE")
 _QUEUED = ("ACCEPTED", "WAITING_FOR_RESOURCES")
@@ -26,6 +27,19 @@ _SYMPTOM_REMEDIES = {
     "RECREATING": "wait until the group has recreated the VM, then launch again",
 }
 """Remedies by symptom type (Cloud TPU API v2, Symptom.SymptomType), and by the state of a VM of an instance group."""
+_RUNTIMES = (
+    (re.compile(r"v2-alpha-tpuv5-lite\b.*"), ("v5litepod",)),
+    (re.compile(r"v2-alpha-tpuv5\b.*"), ("v5p",)),
+    (re.compile(r"v2-alpha-tpuv6e\b.*"), ("v6e",)),
+    (re.compile(r"tpu-vm-v4-.*|tpu-vm-.*-v4|v2-alpha-tpuv4\b.*"), ("v4",)),
+    (re.compile(r"tpu-ubuntu2204-base|v2-alpha|tpu-vm-.*"), ("v2", "v3", "v4")),
+)
+"""The TPU generations of each runtime version (Cloud TPU documentation, TPU software versions)."""
+_RUNTIME_OF = {
+    "v5litepod": "v2-alpha-tpuv5-lite",
+    "v5p": "v2-alpha-tpuv5",
+    "v6e": "v2-alpha-tpuv6e",
+}
 
 
 def slice_rows(slice_: Slice) -> list[CheckRow]:
@@ -43,7 +57,7 @@ def slice_rows(slice_: Slice) -> list[CheckRow]:
 def _state_row(slice_: Slice) -> CheckRow:
     state = slice_.state
     if state == "READY":
-        count = count_noun(
+        count = format_count(
             len(slice_.workers or slice_.node_endpoints), "endpoint" if slice_.is_tpu_node else "worker"
         )
         return make_row("slice", "pass", f"READY, {count}")
@@ -64,11 +78,11 @@ def state_remedy(slice_: Slice) -> str:
     if slice_.state in ("STOPPED", "STOPPING"):
         return f"tpu-tui slices start {slice_.path}"
     if slice_.state in _GONE:
-        return _made_again(slice_)
+        return _recreate_remedy(slice_)
     return "tpu-tui slices shows when it changes"
 
 
-def _made_again(slice_: Slice) -> str:
+def _recreate_remedy(slice_: Slice) -> str:
     is_known = slice_.accelerator_type and slice_.runtime_version
     command = f": {create_again(slice_)}" if is_known else ""
     return f"tpu-tui slices delete {shlex.quote(slice_.path)}, then create it again{command}"
@@ -110,3 +124,20 @@ def _symptom_row(symptom: Symptom, workers: int) -> CheckRow:
     detail = f"{symptom.symptom_type}{named}{since}: {one_line(symptom.details)}"
     remedy = _SYMPTOM_REMEDIES.get(symptom.symptom_type)
     return make_row("symptom", "warn", detail, remedy, worker=index)
+
+
+def runtime_rows(slice_: Slice) -> list[CheckRow]:
+    """Return whether the runtime version fits the accelerator; nothing for VMs without a TPU runtime."""
+    kind = accelerator.parse(slice_.accelerator_type or "")
+    runtime = slice_.runtime_version
+    if kind is None or not runtime or slice_.tpu_node:
+        return []
+    made_for = next((generations for pattern, generations in _RUNTIMES if pattern.fullmatch(runtime)), None)
+    if made_for is None:
+        detail = f"it is not known whether {runtime} is right for {kind.name}"
+        return [make_row("runtime", "unknown", detail)]
+    if kind.generation in made_for:
+        return [make_row("runtime", "pass", f"{runtime} is the right runtime for {kind.name}")]
+    recommended = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
+    detail = f"{runtime} is a runtime for {', '.join(made_for)}, and this is a {kind.name}"
+    return [make_row("runtime", "fail", detail, f"recreate it with --version {recommended}")]

@@ -51,7 +51,7 @@ class ApiRequest:
     """host:port of a local pod; empty for Google's service."""
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Return whether a retry may help: UNAVAILABLE or a rate limit, but not for a token that cannot be fetched."""
     from google.api_core import exceptions
 

@@ -88,7 +88,7 @@ def read_hosts(path: Path) -> Slice:
         if first != number:
             positions = f"{path}, lines {first} and {number}"
             raise UsageError(
-                f"{_shown(entry)} is named twice", why=positions, remedy="remove one line: a machine is one worker"
+                f"{_quote(entry)} is named twice", why=positions, remedy="remove one line: a machine is one worker"
             )
         workers.append(worker)
     if not workers:
@@ -156,7 +156,7 @@ def _port(text: str, entry: str, position: str) -> int:
     port = parse_integer(text, MOST_PORT)
     if not port:
         raise UsageError(
-            f"no valid port in {_shown(entry)}", why=position, remedy=f"a port is a number from 1 to {MOST_PORT}"
+            f"no valid port in {_quote(entry)}", why=position, remedy=f"a port is a number from 1 to {MOST_PORT}"
         )
     return port
 
@@ -169,9 +169,9 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def _shown(entry: str) -> str:
+def _quote(entry: str) -> str:
     return repr(entry) if len(entry) <= _ENTRY_SHOWN else f"{entry[:_ENTRY_SHOWN]!r}…"
 
 
 def _invalid_line(entry: str, position: str) -> UsageError:
-    return UsageError(f"not a worker: {_shown(entry)}", why=position, remedy=f"write {_FORM}")
+    return UsageError(f"not a worker: {_quote(entry)}", why=position, remedy=f"write {_FORM}")

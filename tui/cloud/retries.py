@@ -1,4 +1,4 @@
-"""How long, and after which pauses, requests to Google's APIs are repeated, and how long waits may last."""
+"""Time limits and pauses for repeating requests to Google's APIs and for waiting for their operations."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class KeeperSupervisor:
     """
 
     def __init__(self, operator: Operator, directory: RunDirectory, out: Output) -> None:
-        from tui.operator.run_events import RestartLimiter
+        from tui.operator.run_watcher import RestartLimiter
 
         self._operator = operator
         self._directory = directory
@@ -207,11 +207,11 @@ class EventPrinter:
         if fields.get("state") != RunState.STOPPING:
             self._remedies.clear()
         cause, _, last_lines = cause.partition(LAST_WORDS)
-        quoted = self._quoted(last_lines) if last_lines and last_lines != self._quoted_words else ""
+        quoted = self._quote_lines(last_lines) if last_lines and last_lines != self._quoted_words else ""
         self._quoted_words = last_lines or self._quoted_words
         return f"{self._run} {fields.get('state')}{': ' + cause if cause else ''}{quoted}{todo}"
 
-    def _quoted(self, last_lines: str) -> str:
+    def _quote_lines(self, last_lines: str) -> str:
         """Return the culprit's last lines, one per line, and the command that shows more."""
         if self._culprit is None:
             return LAST_WORDS + last_lines

@@ -6,14 +6,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import DRY_RUN, SLICE, given
+from tui.commands.parser.argument_types import DRY_RUN, SLICE, string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import confirm_by_name, has_terminal
 from tui.errors import UsageError
 from tui.text.durations import format_duration
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -24,11 +24,11 @@ def add_command(commands: Commands) -> None:
     buckets = commands.add("buckets", help="create a bucket in a slice's region, or delete one")
     actions = commands.actions_of(buckets)
     create = actions.add("create", help="create a bucket in the region of a slice")
-    create.add_argument("bucket", metavar="gs://BUCKET", type=given, help="its name; no one else may use the same")
+    create.add_argument("bucket", metavar="gs://BUCKET", type=string, help="its name, unique in all of Cloud Storage")
     create.add_argument("--for", dest="slice", metavar="SLICE", required=True, help=SLICE)
     create.set_defaults(run=create_bucket)
     delete = actions.add("delete", help="permanently delete a bucket and all its objects; asks for its name")
-    delete.add_argument("bucket", metavar="gs://BUCKET", type=given, help="the bucket")
+    delete.add_argument("bucket", metavar="gs://BUCKET", type=string, help="the bucket")
     delete.add_argument("--yes", action="store_true", help="do not ask for the name of a bucket that tpu-tui created")
     delete.set_defaults(run=delete_bucket)
     for parser in buckets.commands.values():
@@ -66,7 +66,7 @@ async def delete_bucket(args: argparse.Namespace, operator: Operator, out: Outpu
         if not (args.yes and facts.is_own):
             await _confirm(name, is_own=facts.is_own)
         objects = await _delete(name, operator)
-        out.note(f"Deleted {name} and {count_noun(objects, 'object')}.")
+        out.note(f"Deleted {name} and {format_count(objects, 'object')}.")
         if objects and facts.retention_s:
             duration = format_duration(facts.retention_s)
             out.note(f"Cloud Storage keeps deleted objects of this bucket for {duration}, and charges for them.")
@@ -80,7 +80,7 @@ async def _delete(name: str, operator: Operator) -> int:
 
     def show(deleted: int) -> None:
         if shows:
-            print(f"\r\x1b[K{count_noun(deleted, 'object')} deleted", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{format_count(deleted, 'object')} deleted", end="", file=sys.stderr, flush=True)
 
     try:
         return await operator.files.delete_bucket(name, show)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import SLICE, given
+from tui.commands.parser.argument_types import SLICE, string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import notice_of_missing_workers
@@ -34,11 +34,11 @@ def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     check = commands.add("check", help="check that a slice is ready for a run")
     check.add_argument("slice", metavar="SLICE", help=SLICE)
-    check.add_argument("--ports", type=given, metavar="LIST", help="more TCP ports to probe, e.g. 8470,8476-8479")
+    check.add_argument("--ports", type=string, metavar="LIST", help="more TCP ports to probe, e.g. 8470,8476-8479")
     check.add_argument(
         "--bucket",
         action="append",
-        type=given,
+        type=string,
         default=[],
         metavar="gs://BUCKET",
         help="also check that this bucket is in the slice's region; repeatable",
@@ -52,7 +52,7 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
 
     ports = parse_ports(args.ports or "")
     slice_ = await operator.slices.get(args.slice)
-    rows = await _checked(slice_, ports, operator, out)
+    rows = await _check_slice(slice_, ports, operator, out)
     if args.bucket:
         rows += await operator.launches.check_buckets(slice_, [_address(text) for text in args.bucket])
     check_digest = digest(rows)
@@ -63,7 +63,7 @@ async def check_slice(args: argparse.Namespace, operator: Operator, out: Output)
     return 0 if check_digest.ok else ANSWER_IS_NO
 
 
-async def _checked(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
+async def _check_slice(slice_: Slice, ports: Sequence[int], operator: Operator, out: Output) -> list[CheckRow]:
     """Return all rows; at a terminal, a notice names the workers that have not answered yet."""
     rows: list[CheckRow] = []
     answered: set[int | None] = set()

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.log_source import note_foreign
-from tui.commands.parser.argument_types import LOG, given
+from tui.commands.parser.argument_types import LOG, string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError, UsageError
@@ -20,7 +20,7 @@ def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     compare = commands.add("compare", help="compare runs or saved logs: loss, rate per core, efficiency")
     refs = f"the first one is the baseline; {LOG}"
-    compare.add_argument("refs", metavar="RUN|FILE", nargs="+", type=given, help=refs)
+    compare.add_argument("refs", metavar="RUN|FILE", nargs="+", type=string, help=refs)
     compare.add_argument("--offline", action="store_true", help="use only what is on this machine")
     compare.set_defaults(run=compare_runs, many="refs")
 

@@ -28,7 +28,7 @@ def require_terminal() -> None:
 def open_console(flags: Mapping[str, Any], **extra: Any) -> int:
     """Run the console with these settings; return its exit code."""
     require_terminal()
-    from tui.console.run import run_console
+    from tui.console.app import run_console
     from tui.operator import Operator
     from tui.settings import load
 

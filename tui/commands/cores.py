@@ -10,7 +10,7 @@ from tui.commands.log_source import add_ref, open_file, open_source, print_read_
 from tui.commands.parser.argument_types import worker_or_address
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -84,7 +84,7 @@ def _cell(row: Mapping[str, Any], name: str, first_failure: int | None) -> Any:
     """Return a cell of the table: the loss with its usual digits, the state in words."""
     value = row[name]
     if name == "loss" and isinstance(value, float):
-        return figure(value, 5)
+        return format_figure(value, 5)
     if name == "state" and first_failure is not None:
         from tui.operator import core_state_in_words
 

@@ -22,7 +22,7 @@ from tui.commands.terminal.output import Output
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import REHEARSAL_MODULE
 from tui.settings import LOCAL_PROFILE
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import Operator, RunDirectory
@@ -58,7 +58,7 @@ def run_demo(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
     if args.job == "train":
         _require_trainer()
         check_memory(args.workers, args.cores)
-    out.note(f"Starting a pod of {count_noun(args.workers, 'worker')} on this machine …")
+    out.note(f"Starting a pod of {format_count(args.workers, 'worker')} on this machine …")
     with local_pod(args.workers, args.cores) as pod:
         demo_flags = {**flags, "profile": LOCAL_PROFILE}
         if args.job == "train":

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import FILE, given
+from tui.commands.parser.argument_types import FILE, string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -23,7 +23,7 @@ def add_command(commands: Commands) -> None:
         description="Count the lines of a log that each dialect (log format) understands: those of your profile, "
         "with examples, and the built-in ones.",
     )
-    test.add_argument("ref", metavar="FILE", type=given, help=FILE)
+    test.add_argument("ref", metavar="FILE", type=string, help=FILE)
     test.set_defaults(run=try_dialects)
 
 
@@ -40,7 +40,7 @@ async def try_dialects(args: argparse.Namespace, operator: Operator, out: Output
     if out.as_json:
         out.document({"file": log.name, "lines": total, "dialects": [trial.to_json() for trial in trials]})
         return 0
-    out.note(f"{count_noun(total, 'line')}")
+    out.note(f"{format_count(total, 'line')}")
     rows = [
         (trial.name, trial.matched)
         for trial in trials

@@ -10,12 +10,12 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import some_seconds
+from tui.commands.parser.argument_types import positive_seconds
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.waiting_notice import notice_of_missing_workers
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 from tui.text.ranks import name_ranks, parse_ranks
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ LIVE_AFTER_S = 1.0
 """Running time after which output is also shown live at a terminal; quicker commands show groups only."""
 MOST_NAMED = 8
 """Most workers whose omitted bytes are listed one by one."""
-MOST_PENDING = 64 * 1024
+MOST_PENDING_BYTES = 64 * 1024
 """Most bytes of an unfinished line that are held back."""
 
 
@@ -53,7 +53,7 @@ class LiveOutput:
             return
         key = (running.worker, on_stderr)
         *lines, rest = (self._pending.get(key, b"") + data).split(b"\n")
-        if len(rest) > MOST_PENDING:
+        if len(rest) > MOST_PENDING_BYTES:
             lines, rest = [*lines, rest], b""
         self._pending[key] = rest
         if self._live or time.monotonic() - self._began > LIVE_AFTER_S:
@@ -93,7 +93,7 @@ def add_command(commands: Commands) -> None:
     execute.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and the command for its workers")
     execute.add_argument("--worker", default="all", metavar="N", help="workers to use, e.g. 0-3,7 (default: all)")
     execute.add_argument(
-        "--timeout", type=some_seconds, metavar="S", help="seconds per worker for login and command together"
+        "--timeout", type=positive_seconds, metavar="S", help="seconds per worker for login and command together"
     )
     execute.add_argument("--live", action="store_true", help="print each line at once with its worker, ungrouped")
     execute.set_defaults(run=execute_command, takes_job=True, changes=True)
@@ -200,7 +200,7 @@ def _print_grouped(
     if left_out and not endings_only:
         from tui.operator.slices import EXEC_OUTPUT_BYTES
 
-        text = ", ".join(f"worker {rank} {count_noun(left_out[rank], 'byte')}" for rank in sorted(left_out))
+        text = ", ".join(f"worker {rank} {format_count(left_out[rank], 'byte')}" for rank in sorted(left_out))
         if len(left_out) > MOST_NAMED:
             text = f"{name_ranks('worker', left_out)} {sum(left_out.values()):,} bytes"
         out.note(f"Output omitted, because exec keeps {EXEC_OUTPUT_BYTES >> 20} MiB in total: {text}.")

@@ -6,14 +6,14 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tui.commands.groups_create import add_create
-from tui.commands.parser.argument_types import whole
+from tui.commands.parser.argument_types import integer
 from tui.commands.parser.commands import Commands
 from tui.commands.resources import deletion_row, print_deletion
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import confirm, confirm_by_name
 from tui.commands.terminal.steps import print_steps
 from tui.pod.resources import IMAGE, POLICY, TEMPLATE, describe_effect
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -30,7 +30,7 @@ def add_command(commands: Commands) -> None:
     add_create(actions)
     resize = actions.add("resize", help="change the number of a group's VMs; asks before VMs are deleted")
     resize.add_argument("group", metavar="NAME", help=_GROUP)
-    resize.add_argument("--size", metavar="N", type=whole, required=True, help="number of VMs; 0 releases all")
+    resize.add_argument("--size", metavar="N", type=integer, required=True, help="number of VMs; 0 releases all")
     resize.add_argument("--detach", "--async", action="store_true", help="return as soon as the VMs are requested")
     resize.set_defaults(run=resize_group, changes=True)
     delete = actions.add(
@@ -70,7 +70,7 @@ async def resize_group(args: argparse.Namespace, operator: Operator, out: Output
     zone, name = operator.slices.place_of(args.group)
     present = await operator.groups.size_of(args.group)
     if args.size < present and not (args.yes or args.dry_run):
-        vms = count_noun(present - args.size, "VM")
+        vms = format_count(present - args.size, "VM")
         effect = f"This deletes {vms} of {name} and their disks"
         await confirm(f"delete {vms} of {name}", effect, f"{name} was not resized")
     steps = operator.groups.resize(args.group, args.size, dry_run=args.dry_run, waits=not args.detach)
@@ -105,7 +105,7 @@ async def delete_group(args: argparse.Namespace, operator: Operator, out: Output
             out.text("\n".join(commands))
         return 0
     if not args.yes:
-        effect = f"This permanently deletes {count_noun(len(plan.chosen), 'resource')}"
+        effect = f"This permanently deletes {format_count(len(plan.chosen), 'resource')}"
         await confirm_by_name(f"delete {name}", effect, name, f"{name} was not deleted")
     remaining = await print_deletion(plan.chosen, operator.resources.delete(plan.chosen), out)
     if out.as_json:

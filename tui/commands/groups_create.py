@@ -6,10 +6,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tui.commands.machine_options import add_machine_options, make_request
-from tui.commands.parser.argument_types import given, whole
+from tui.commands.parser.argument_types import integer, string
 from tui.commands.parser.commands import Commands
 from tui.commands.parser.gcloud_types import duration
-from tui.commands.terminal.output import Output, in_json
+from tui.commands.terminal.output import Output, to_json_text
 from tui.commands.terminal.prompts import confirm
 from tui.commands.terminal.steps import CreationSteps
 from tui.errors import UsageError
@@ -29,29 +29,29 @@ def add_create(actions: Commands) -> None:
     )
     add = create.add_argument
     add("group", metavar="NAME", help="NAME, or ZONE/NAME if several zones are configured")
-    add("--size", metavar="N", type=whole, help="number of VMs (default: what --topology needs)")
-    add("--template", metavar="NAME", type=given, help="an existing instance template (default: make one)")
-    add("--machine-type", metavar="TYPE", type=given, help="e.g. n1-standard-16, ct6e-standard-4t, tpu7x-standard-4t")
-    add("--accelerator-type", metavar="TYPE", type=given, help="instead: v6e-16, tpu7x-32, or a generation")
-    add("--topology", metavar="AxB[xC]", type=given, help="chips per side: makes the VMs one slice, created at once")
-    add("--image", metavar="NAME", type=given, help="image of the boot disks; with --image-from, of the new image")
-    add("--image-family", metavar="FAMILY", type=given, help="its newest image; with --image-from, its family")
-    add("--image-project", metavar="PROJECT", type=given, help="project of the image (default: yours)")
-    add("--image-from", metavar="VM", type=given, help="make the image from this VM's disk; stops the VM, asks first")
-    add("--boot-disk-size", metavar="GB", dest="disk_size_gb", type=whole, help="size of the boot disks")
-    add("--boot-disk-type", metavar="TYPE", dest="disk_type", type=given, help="e.g. pd-balanced")
-    add("--tpu-node", metavar="NAME", type=given, help="the TPU Node that the VMs drive")
+    add("--size", metavar="N", type=integer, help="number of VMs (default: what --topology needs)")
+    add("--template", metavar="NAME", type=string, help="an existing instance template (default: make one)")
+    add("--machine-type", metavar="TYPE", type=string, help="n1-standard-16, ct6e-standard-4t, tpu7x-standard-4t …")
+    add("--accelerator-type", metavar="TYPE", type=string, help="in place of a machine type, e.g. v6e-16 or v6e")
+    add("--topology", metavar="AxB[xC]", type=string, help="chips per side: makes the VMs one slice, created at once")
+    add("--image", metavar="NAME", type=string, help="image of the boot disks; with --image-from, of the new image")
+    add("--image-family", metavar="FAMILY", type=string, help="use its newest image, or add the new image to it")
+    add("--image-project", metavar="PROJECT", type=string, help="project of the image (default: yours)")
+    add("--image-from", metavar="VM", type=string, help="make the image from this VM's disk; asks, then stops the VM")
+    add("--boot-disk-size", metavar="GB", dest="disk_size_gb", type=integer, help="size of the boot disks")
+    add("--boot-disk-type", metavar="TYPE", dest="disk_type", type=string, help="e.g. pd-balanced")
+    add("--tpu-node", metavar="NAME", type=string, help="the TPU Node that the VMs drive")
     add("--spot", action="store_true", help="cheaper, but can be preempted at any time")
-    add("--reservation", metavar="NAME", type=given, help="take the VMs from this reservation")
+    add("--reservation", metavar="NAME", type=string, help="take the VMs from this reservation")
     add("--flex-start", action="store_true", help="wait for capacity, and keep the VMs for --run-duration")
     add(
         "--run-duration",
         metavar="TIME",
         dest="run_duration_s",
         type=duration,
-        help="delete the VMs after it, e.g. 8h",
+        help="delete the VMs after this time, e.g. 8h",
     )
-    add("--valid-for", metavar="TIME", dest="valid_for_s", type=duration, help="stop waiting for capacity after it")
+    add("--valid-for", metavar="TIME", dest="valid_for_s", type=duration, help="wait this long for capacity")
     add_machine_options(create)
     add("--yes", action="store_true", help="do not ask before a VM is stopped")
     add("--detach", "--async", action="store_true", help="return as soon as the VMs are requested")
@@ -92,7 +92,7 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
         if out.as_json:
             out.document({**answer, "gcloud": commands})
         else:
-            out.text(in_json(requests, indent=2))
+            out.text(to_json_text(requests, indent=2))
             out.text("\n".join(commands))
     elif out.as_json:
         listing = await operator.groups.list_all()

@@ -51,7 +51,7 @@ async def add_key(args: argparse.Namespace, operator: Operator, out: Output) -> 
             out.note(f"Created {plan.key.path} without a passphrase; set one with ssh-keygen -p -f {plan.key.path}.")
         async for step in operator.keys.add(slice_, plan):
             out.note(step)
-        plan = operator.keys.renamed(plan)
+        plan = operator.keys.with_user_name(plan)
         out.note(f"Added {plan.key.path}.pub to {plan.place} for {plan.user}: {plan.key.fingerprint}")
         out.note("Waiting up to a minute for the workers to accept it …")
     logins = [] if args.dry_run else await operator.keys.wait_until_accepted(slice_)

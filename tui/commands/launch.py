@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.attach_progress import KeeperSupervisor, announcing_detach, exit_code, follow
-from tui.commands.parser.argument_types import as_text, directory, given, seconds, whole
+from tui.commands.parser.argument_types import as_text, directory, integer, seconds, string
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
@@ -25,7 +25,7 @@ def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     launch = commands.add("launch", help="start a command on every worker of a slice, or on none")
     launch.add_argument("slice", metavar="SLICE -- COMMAND …", help="the slice, and the command for its workers")
-    launch.add_argument("--name", type=given, help="name of the run (default: the slice's name)")
+    launch.add_argument("--name", type=string, help="name of the run (default: the slice's name)")
     launch.add_argument("--sync", type=directory, metavar="DIR", help="first copy this working tree to every worker")
     add_job_options(launch, LAUNCH_OPTIONS)
     launch.add_argument("--skip-checks", action="store_true", help="skip the checks before launching")
@@ -57,8 +57,8 @@ def _argument(option: Option) -> dict[str, Any]:
 
 
 _TYPES: Mapping[OptionKind, Callable[[str], Any]] = {
-    OptionKind.TEXT: given,
-    OptionKind.COUNT: whole,
+    OptionKind.TEXT: string,
+    OptionKind.COUNT: integer,
     OptionKind.SECONDS: seconds,
 }
 
@@ -127,7 +127,7 @@ async def start(request: LaunchRequest, spec: LaunchSpec, operator: Operator, ou
         out.note(spec.note)
     if request.preflight and any("gs://" in text for text in (*request.job.argv, *request.job.env.values())):
         await _check_buckets(request, operator, out)
-    directory = await _launched(spec, operator, out)
+    directory = await _launch(spec, operator, out)
     answer = {
         "run": directory.id,
         "slice": directory.run.slice,
@@ -148,7 +148,7 @@ async def start(request: LaunchRequest, spec: LaunchSpec, operator: Operator, ou
     return 0 if status.state is RunState.RUNNING else exit_code(status)
 
 
-async def _launched(spec: LaunchSpec, operator: Operator, out: Output) -> RunDirectory:
+async def _launch(spec: LaunchSpec, operator: Operator, out: Output) -> RunDirectory:
     """Hand the run to its keeper; on Ctrl-C, say how to follow the run once it exists."""
     try:
         return await operator.launches.start(spec)
@@ -177,11 +177,11 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
 
 async def _check_buckets(request: LaunchRequest, operator: Operator, out: Output) -> None:
     """Check the buckets that the command names and print warnings. Raises the error that prevents the launch."""
-    from tui.operator import digest, refusal
+    from tui.operator import digest, failed_checks_error
 
     rows = await operator.launches.check_buckets(request.slice_, request.job.argv, request.job.env)
-    check_digest = digest([row for row in rows if row.hinders or row.status == "warn"])
+    check_digest = digest([row for row in rows if row.prevents_launch or row.status == "warn"])
     for finding in check_digest.findings:
         out.note(finding.sentence + (f"\n  → {finding.remedy}" if finding.remedy else ""))
     if not check_digest.ok:
-        raise refusal(check_digest.findings)
+        raise failed_checks_error(check_digest.findings)

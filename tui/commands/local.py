@@ -7,13 +7,13 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import whole
+from tui.commands.parser.argument_types import integer
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.terminal.output import Output
 from tui.localpod.api.resources.accelerator_types import MAX_CORES, MAX_WORKERS
 from tui.localpod.host.host_spec import TOKEN_FILE
 from tui.settings import LOCAL_PROFILE
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.settings import Settings
@@ -30,7 +30,7 @@ def add_command(commands: Commands) -> None:
     up.add_argument(
         "--slices", type=_up_to(MOST_SLICES), default=1, metavar="N", help="number of slices (default: 1)"
     )
-    up.add_argument("--with-parent", action="store_true", help="stop at the end of stdin")
+    up.add_argument("--with-parent", action="store_true", help="stop when stdin is closed")
     up.set_defaults(run_blocking=local_up, changes=True)
 
 
@@ -43,7 +43,7 @@ def add_shape(parser: Parser) -> None:
 
 def _up_to(most: int) -> Callable[[str], int]:
     def count(text: str) -> int:
-        number = whole(text)
+        number = integer(text)
         if not 1 <= number <= most:
             raise argparse.ArgumentTypeError(f"must be from 1 to {most}, not {text}")
         return number
@@ -61,7 +61,7 @@ def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
             out.line(document)
             return
         names = ", ".join(f'"{name}"' for name in document["slices"])
-        size = f"{count_noun(args.workers, 'worker')} with {count_noun(args.cores, 'core')} each"
+        size = f"{format_count(args.workers, 'worker')} with {format_count(args.cores, 'core')} each"
         if args.slices == 1:
             out.text(f"Local pod {names} is up: {size}.")
         else:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import LOG, given
+from tui.commands.parser.argument_types import LOG, string
 from tui.commands.parser.commands import Parser
 from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError, UsageError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_ref(parser: Parser) -> None:
     """Add the arguments of every command that reads a run or a log."""
-    parser.add_argument("ref", metavar="RUN|FILE", type=given, help=LOG)
+    parser.add_argument("ref", metavar="RUN|FILE", type=string, help=LOG)
     parser.add_argument("--offline", action="store_true", help="use only what is on this machine")
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.log_source import add_ref, open_file, open_source, worker_of
-from tui.commands.parser.argument_types import moment, whole, worker_or_address
+from tui.commands.parser.argument_types import integer, moment, worker_or_address
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
-from tui.commands.terminal.output import Output, in_json
+from tui.commands.terminal.output import Output, to_json_text
 from tui.errors import UsageError
 from tui.settings.home import open_regular
 from tui.text.ranks import name_ranks
@@ -34,11 +34,11 @@ def add_command(commands: Commands) -> None:
     logs.add_argument(
         "--worker", type=worker_or_address, metavar="N|ADDRESS", help="only this worker's log, byte for byte"
     )
-    logs.add_argument("--core", type=whole, metavar="N", help="only lines about this core")
+    logs.add_argument("--core", type=integer, metavar="N", help="only lines about this core")
     logs.add_argument("--merged", action="store_true", help="all workers' lines in order of arrival (the default)")
     logs.add_argument("-f", "--follow", action="store_true", help="continue until the run ends")
-    logs.add_argument("--tail", type=whole, metavar="N", help="only the last N lines")
-    since = "only lines since then, e.g. 10m, 2h or 2026-01-31T18:00:00Z; dates in a saved log count as UTC"
+    logs.add_argument("--tail", type=integer, metavar="N", help="only the last N lines")
+    since = "only lines since this time, e.g. 10m, 2h or 2026-01-31T18:00:00Z; dates in a saved log count as UTC"
     logs.add_argument("--since", metavar="T", help=since)
     logs.set_defaults(run=show_logs, run_on_file=show_file)
 
@@ -109,7 +109,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     if args.follow:
         await _follow(operator, source, args, since, out)
         return code
-    mirrored = None if args.merged or out.as_json or since is not None else _mirrored(source, args)
+    mirrored = None if args.merged or out.as_json or since is not None else _read_mirror(source, args)
     if mirrored is not None:
         has_output = _copy(mirrored, out)
     elif out.as_json:
@@ -135,7 +135,7 @@ def _require_worker(directory: RunDirectory, worker: int | None) -> None:
         raise UsageError(f"{directory.id} has no worker {worker}", remedy=_what_it_has("worker", indices))
 
 
-def _mirrored(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
+def _read_mirror(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
     """Return one worker's bytes straight from its mirror; None where more than that is needed."""
     from tui.logs.attribution.line_owner import LineOwner
     from tui.logs.files.line_filter import Choice, Picker, forwards, last_in_file, pick
@@ -209,7 +209,7 @@ def _write_array(lines: Iterable[Any]) -> bool:
     """Write lines as a JSON array; return whether there were any."""
     before = "["
     for line in lines:
-        stdio.write(f"{before}{in_json(line.to_json())}".encode())
+        stdio.write(f"{before}{to_json_text(line.to_json())}".encode())
         before = ",\n"
     stdio.write(b"]\n" if before != "[" else b"[]\n")
     return before != "["

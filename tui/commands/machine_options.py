@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tui.commands.parser.argument_types import file, given
+from tui.commands.parser.argument_types import file, string
 from tui.commands.parser.commands import Parser
 from tui.commands.parser.gcloud_types import duration, items, pairs
 from tui.errors import UsageError
@@ -22,10 +22,10 @@ _MOST_READ_BYTES = 64 * 1024 * 1024
 def add_machine_options(parser: Parser) -> None:
     """Add the options: network, account, labels, metadata, startup script, description."""
     add = parser.add_argument
-    add("--network", metavar="NETWORK", type=given, help="VPC network (default: default)")
-    add("--subnetwork", metavar="NETWORK", type=given, help="subnetwork of the region")
+    add("--network", metavar="NETWORK", type=string, help="VPC network (default: default)")
+    add("--subnetwork", metavar="NETWORK", type=string, help="subnetwork of the region")
     add("--internal-ips", action="store_true", help="give the workers no external addresses")
-    add("--service-account", metavar="EMAIL", type=given, help="account that the workers act as")
+    add("--service-account", metavar="EMAIL", type=string, help="account that the workers act as")
     add("--scopes", metavar="SCOPE,…", type=items, help="access scopes of that account")
     add("--tags", metavar="TAG,…", type=items, help="network tags, for firewall rules")
     add("--labels", metavar="K=V,…", type=pairs, action="append", help="labels; created-by=tpu-tui is added")

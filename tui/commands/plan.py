@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import whole
+from tui.commands.parser.argument_types import integer
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
@@ -27,8 +27,8 @@ def add_command(commands: Commands) -> None:
     )
     plan.add_argument("--from", dest="source", metavar="TYPE", help="current slice type, e.g. v2-8")
     plan.add_argument("--to", dest="target", metavar="TYPE", help="target slice type, e.g. v3-32")
-    plan.add_argument("--batch-size", type=whole, metavar="N", help="global batch size on the current slice")
-    plan.add_argument("--steps", type=whole, metavar="N", help="total steps of the training on the current slice")
+    plan.add_argument("--batch-size", type=integer, metavar="N", help="global batch size on the current slice")
+    plan.add_argument("--steps", type=integer, metavar="N", help="total steps of the training on the current slice")
     plan.add_argument("--epochs", type=_number, metavar="N", help="number of epochs, if the training counts epochs")
     plan.add_argument("--lr", type=_number, metavar="R", help="learning rate on the current slice")
     plan.add_argument(
@@ -38,7 +38,7 @@ def add_command(commands: Commands) -> None:
         "--ladder",
         nargs="*",
         metavar="RUN",
-        help="instead show how finished runs scale over slice sizes, and whether to go up (default: all runs)",
+        help="show how finished runs (default: all) scale over slice sizes instead, and whether to go up",
     )
     plan.set_defaults(run_blocking=show_plan)
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from tui.commands.parser.argument_types import FILE, given
+from tui.commands.parser.argument_types import FILE, string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 
@@ -14,7 +14,7 @@ from tui.commands.terminal.output import Output
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     replay = commands.add("replay", help="open the console on a saved log")
-    replay.add_argument("ref", metavar="FILE", type=given, help=FILE)
+    replay.add_argument("ref", metavar="FILE", type=string, help=FILE)
     replay.set_defaults(run_blocking=replay_log)
 
 

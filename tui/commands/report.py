@@ -6,10 +6,10 @@ import argparse
 from typing import TYPE_CHECKING
 
 from tui.commands.log_source import add_ref, open_source, print_read_problem
-from tui.commands.parser.argument_types import directory, given
+from tui.commands.parser.argument_types import directory, string
 from tui.commands.parser.commands import Commands
-from tui.commands.terminal.os_errors import by_read_only
 from tui.commands.terminal.output import Output
+from tui.commands.terminal.refusals import read_only_error
 from tui.errors import TpuTuiError
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def add_command(commands: Commands) -> None:
         "--format",
         action="append",
         choices=REPORT_FORMATS,
-        help="repeatable (default: md); csv writes cores and curves",
+        help="format of the report; repeatable (default: md); csv writes cores and curves",
     )
     report.add_argument(
-        "--out", type=directory, metavar="DIR", help="where to write (default: the run's directory, or here)"
+        "--out", type=directory, metavar="DIR", help="where to write (default: the run's directory; for a log, here)"
     )
-    report.add_argument("--logs", action="store_true", help="also each worker's log, as text, byte for byte")
+    report.add_argument("--logs", action="store_true", help="also write each worker's log, byte for byte")
     report.add_argument("--force", action="store_true", help="also replace reports of other runs and logs")
-    report.add_argument("--upload", type=given, metavar="gs://…", help="also copy the files to this folder")
+    report.add_argument("--upload", type=string, metavar="gs://…", help="also copy the files to this folder")
     report.set_defaults(run=write_report)
 
 
@@ -42,7 +42,7 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
     """Write the report in each format and print the names of its files."""
     if args.upload:
         if operator.settings.read_only:
-            raise by_read_only("report --upload", operator.settings)
+            raise read_only_error("report --upload", operator.settings)
         operator.reports.check_destination(args.upload)
     source, code = await open_source(args, operator, out)
     formats = list(dict.fromkeys(args.format or ["md"]))

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.parser.argument_types import DRY_RUN, given
+from tui.commands.parser.argument_types import DRY_RUN, string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.commands.terminal.prompts import ask, require_terminal
@@ -22,7 +22,7 @@ from tui.pod.resources import (
     in_order_of_deletion,
 )
 from tui.text.durations import format_elapsed
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -33,7 +33,7 @@ _COSTS = {True: "yes", False: "no", None: "unknown"}
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    resources = commands.add("resources", help="list what costs money, with who uses it, and delete it")
+    resources = commands.add("resources", help="list what costs money and who uses it, or delete it")
     resources.set_defaults(run=list_resources)
     actions = commands.actions_of(resources, required=False)
     delete = actions.add(
@@ -44,7 +44,7 @@ def add_command(commands: Commands) -> None:
         "the others.",
     )
     delete.add_argument(
-        "names", metavar="NAME", type=given, nargs="*", help="NAME, ZONE/NAME, KIND/NAME or gs://BUCKET, as listed"
+        "names", metavar="NAME", type=string, nargs="*", help="NAME, ZONE/NAME, KIND/NAME or gs://BUCKET, as listed"
     )
     delete.add_argument(
         "--unused",
@@ -94,7 +94,7 @@ async def delete_resources(args: argparse.Namespace, operator: Operator, out: Ou
         what = "give either names or --unused, not both" if args.names else "no resources given"
         raise UsageError(what, remedy="tpu-tui resources delete NAME …, or tpu-tui resources delete --unused")
     listing = await operator.resources.list_all()
-    chosen = _unused(listing, out) if args.unused else find_resources(args.names, listing)
+    chosen = _choose_unused(listing, out) if args.unused else find_resources(args.names, listing)
     remaining: dict[str, TpuTuiError] = {}
     acts = bool(chosen) and not args.dry_run
     for line in describe_effect(chosen, listing.resources):
@@ -120,7 +120,7 @@ async def delete_resources(args: argparse.Namespace, operator: Operator, out: Ou
     return max((max(1, problem.exit_code) for problem in failures), default=0)
 
 
-def _unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
+def _choose_unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
     """Return the resources that `--unused` deletes; print those of tpu-tui that are in use."""
     unused = find_unused(listing.resources)
     for resource in listing.resources:
@@ -135,7 +135,7 @@ def _unused(listing: ResourceListing, out: Output) -> list[CloudResource]:
 async def _ask_for_names(chosen: Sequence[CloudResource]) -> None:
     """Ask for the names of the resources to delete. Raises UsageError for other answers, or without a terminal."""
     names = sorted({resource.name for resource in chosen})
-    count = count_noun(len(chosen), "resource")
+    count = format_count(len(chosen), "resource")
     require_terminal(f"delete {count}")
     noun = "its name" if len(names) == 1 else "their names"
     typed = await ask(f"This permanently deletes {count}. Type {noun} ({' '.join(names)}) to continue: ")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.commands import Commands
 from tui.commands.runs_delete import add_delete_options, delete_parser
-from tui.commands.terminal.os_errors import by_this_machine
 from tui.commands.terminal.output import Output, format_moment
+from tui.commands.terminal.refusals import explain_os_error
 from tui.errors import TpuTuiError, UsageError
 from tui.text.timestamps import format_utc
 
@@ -62,7 +62,7 @@ async def _list_runs(args: argparse.Namespace, operator: Operator, out: Output) 
     from tui.operator.runs import hidden_note
 
     slice_name = args.words[0] if args.words else None
-    problems = [] if args.offline else await _discovered(slice_name, operator)
+    problems = [] if args.offline else await _discover(slice_name, operator)
     code = out.problems(problems)
     unreadable: list[NoRecordError] = []
     zone, _, name = (slice_name or "").rpartition("/")
@@ -119,7 +119,7 @@ def _row(status: RunStatus, operator: Operator, *, with_figures: bool) -> tuple[
     )
 
 
-async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
+async def _discover(slice_name: str | None, operator: Operator) -> list[TpuTuiError]:
     """Query the workers for runs of other machines; return the errors, none where no slices are configured."""
     configured = operator.settings.hosts or operator.settings.project
     try:
@@ -134,7 +134,7 @@ async def _discovered(slice_name: str | None, operator: Operator) -> list[TpuTui
         return [] if isinstance(error, NoCredentialsError) and not (slice_name or configured) else [error]
     except OSError as error:
         error.filename = error.filename or str(operator.settings.runs_home)
-        return [by_this_machine(error, "runs of other machines cannot be recorded here")]
+        return [explain_os_error(error, "runs of other machines cannot be recorded here")]
 
 
 def describe_keeper(status: RunStatus) -> str:

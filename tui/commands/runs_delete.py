@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import RUN, ago
 from tui.commands.parser.commands import Parser
-from tui.commands.terminal.os_errors import by_read_only
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.prompts import agrees, has_terminal, require_terminal
+from tui.commands.terminal.refusals import read_only_error
 from tui.errors import OutOfReachError, TpuTuiError, UsageError
 from tui.pod.log_refs import LAST
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import NoRecordError, Operator, RunDirectory
@@ -62,7 +62,7 @@ def delete_parser() -> Parser:
 async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Delete the given runs, or all that ended long enough ago, after confirmation; print each result."""
     if operator.settings.read_only:
-        raise by_read_only("runs delete", operator.settings)
+        raise read_only_error("runs delete", operator.settings)
     refs, location = args.words[1:], args.on or BOTH
     if bool(refs) == bool(args.older_than):
         what = "no runs given" if not refs else "give either runs or --older-than, not both"
@@ -73,7 +73,7 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
         _require_a_name(chosen, yes=args.yes)
     refused = {doomed.path: problem for doomed in chosen if (problem := await _refusal(doomed, location, operator))}
     deletable = [doomed for doomed in chosen if doomed.path not in refused]
-    confirmed = args.yes or not deletable or await _confirmed(deletable, location, operator, out)
+    confirmed = args.yes or not deletable or await _confirm(deletable, location, operator, out)
     rows, code = [], 0
     for doomed in chosen:
         problem = refused.get(doomed.path) or (
@@ -123,14 +123,14 @@ def _require_a_name(chosen: Sequence[Doomed], *, yes: bool) -> None:
         )
 
 
-async def _confirmed(chosen: Sequence[Doomed], location: str, operator: Operator, out: Output) -> bool:
+async def _confirm(chosen: Sequence[Doomed], location: str, operator: Operator, out: Output) -> bool:
     """List what will be deleted and ask. Raises UsageError without a terminal."""
-    runs = count_noun(len(chosen), "run")
+    runs = format_count(len(chosen), "run")
     place = _PLACES[location] if len(chosen) > 1 else _PLACES[location].replace("their", "its")
     require_terminal("delete", why=f"this would delete {_names(chosen)} {place}")
     out.note(f"This permanently deletes {runs} with all logs {place}:")
     for doomed in chosen:
-        out.note(f"  {_described(doomed, operator)}")
+        out.note(f"  {_describe(doomed, operator)}")
     return await agrees("Delete?")
 
 
@@ -139,7 +139,7 @@ def _names(chosen: Sequence[Doomed]) -> str:
     return ", ".join(doomed.id for doomed in chosen[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
-def _described(doomed: Doomed, operator: Operator) -> str:
+def _describe(doomed: Doomed, operator: Operator) -> str:
     """Describe a run to delete: its state, its size here, and the workers it ran on."""
     from tui.operator import NoRecordError
     from tui.text.ranks import format_workers

@@ -10,7 +10,7 @@ from tui.commands.parser.commands import Commands
 from tui.commands.parser.shell_completion import remember_offers, remember_slices
 from tui.commands.slices_create import add_create
 from tui.commands.slices_queued import add_queue_actions, delete_queued
-from tui.commands.terminal.output import Output, in_json
+from tui.commands.terminal.output import Output, to_json_text
 from tui.commands.terminal.prompts import confirm, confirm_by_name, has_terminal
 from tui.commands.terminal.steps import print_steps
 from tui.errors import UsageError
@@ -130,8 +130,8 @@ async def describe_slice(args: argparse.Namespace, operator: Operator, out: Outp
         out.document({**slice_.to_json(), "resource": resource})
         return 0
     facts = [(name, value) for name, value in slice_.to_json().items() if value not in (None, [], {}, "")]
-    out.facts([(name, in_json(value) if isinstance(value, dict | list) else value) for name, value in facts])
-    out.text(in_json(resource, indent=2))
+    out.facts([(name, to_json_text(value) if isinstance(value, dict | list) else value) for name, value in facts])
+    out.text(to_json_text(resource, indent=2))
     return 0
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.machine_options import add_machine_options, make_request
-from tui.commands.parser.argument_types import given, whole
+from tui.commands.parser.argument_types import integer, string
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.parser.gcloud_types import disk, duration, moment
-from tui.commands.terminal.output import Output, in_json
+from tui.commands.terminal.output import Output, to_json_text
 from tui.commands.terminal.steps import CreationSteps
 from tui.errors import UsageError
 
@@ -43,15 +43,15 @@ def add_create(actions: Commands) -> None:
 
 def _add_slice_options(create: Parser) -> None:
     add = create.add_argument
-    add("--type", metavar="TYPE", type=given, help="v3-32 (a type), or v4 (a generation, with --topology)")
-    add("--accelerator-type", metavar="TYPE", type=given, help="accelerator type, e.g. v3-32")
-    add("--topology", metavar="AxB[xC]", type=given, help="chips per side, e.g. 2x2x2")
+    add("--type", metavar="TYPE", type=string, help="a type, e.g. v3-32, or with --topology a generation, e.g. v4")
+    add("--accelerator-type", metavar="TYPE", type=string, help="accelerator type, e.g. v3-32")
+    add("--topology", metavar="AxB[xC]", type=string, help="chips per side, e.g. 2x2x2")
     add(
         "--version",
         "--runtime-version",
         metavar="RUNTIME",
         dest="runtime_version",
-        type=given,
+        type=string,
         help="runtime version, e.g. tpu-ubuntu2204-base",
     )
     add(
@@ -70,8 +70,8 @@ def _add_slice_options(create: Parser) -> None:
         action="append",
         help="a disk to attach, read-write or read-only; repeatable",
     )
-    add("--range", metavar="CIDR", dest="cidr_range", type=given, help="address range of the workers")
-    add("--queue-count", metavar="N", type=whole, help="network queues of each worker")
+    add("--range", metavar="CIDR", dest="cidr_range", type=string, help="address range of the workers")
+    add("--queue-count", metavar="N", type=integer, help="network queues of each worker")
     add("--shielded-secure-boot", dest="secure_boot", action="store_true", help="start the workers with secure boot")
 
 
@@ -93,9 +93,9 @@ def _add_queue_options(create: Parser) -> None:
         type=moment,
         help="leave the queue at this time, e.g. 2026-01-31T18:00:00Z",
     )
-    add("--nodes", "--node-count", metavar="N", type=whole, help="create N slices, called PREFIX-0 and so on")
-    add("--node-prefix", metavar="PREFIX", type=given, help="default: NAME")
-    add("--node-id", metavar="NAME", type=given, help="name of the slice, if not that of the queued resource")
+    add("--nodes", "--node-count", metavar="N", type=integer, help="create N slices, called PREFIX-0 and so on")
+    add("--node-prefix", metavar="PREFIX", type=string, help="default: NAME")
+    add("--node-id", metavar="NAME", type=string, help="name of the slice, if not that of the queued resource")
 
 
 async def create_slice(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -123,10 +123,10 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
         if out.as_json:
             out.document({"slice": args.slice, **answer, "gcloud": command})
         else:
-            out.text(in_json(body, indent=2))
+            out.text(to_json_text(body, indent=2))
             out.text(command)
     elif out.as_json:
-        slices = [await _found(operator, f"{request.zone}/{name}") for name in request.slice_names]
+        slices = [await _slice_document(operator, f"{request.zone}/{name}") for name in request.slice_names]
         out.document({**slices[0], "slice": args.slice, **answer, "slices": slices})
     return progress.finish()
 
@@ -141,17 +141,17 @@ def _explain_interruption(request: SliceRequest, last: CreationStep | None, *, d
             else f"Interrupted before the API answered: {lists} shows whether {request.name} was requested."
         )
     if last.startup:
-        from tui.pod.creation.startup_progress import stays
+        from tui.pod.creation.startup_progress import startup_remedy
 
         first = next((state for state in last.startup if not state.has_ended), last.startup[0])
-        return f"Interrupted. The startup script of {request.name} continues; {stays(request, first)}"
+        return f"Interrupted. The startup script of {request.name} continues; {startup_remedy(request, first)}"
     return (
         f"Interrupted. The creation of {request.name} continues in the cloud ({last.operation}), "
         f"and costs money once it is ready: {lists} shows it."
     )
 
 
-async def _found(operator: Operator, ref: str) -> dict[str, Any]:
+async def _slice_document(operator: Operator, ref: str) -> dict[str, Any]:
     return (await operator.slices.get(ref)).to_json()
 
 

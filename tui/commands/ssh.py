@@ -7,7 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from tui.commands.parser.argument_types import SLICE, whole
+from tui.commands.parser.argument_types import SLICE, integer
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
@@ -21,7 +21,7 @@ def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     ssh = commands.add("ssh", help="open a shell on a worker, as the console's key s does")
     ssh.add_argument("slice", metavar="SLICE", help=SLICE)
-    ssh.add_argument("--worker", type=whole, default=0, metavar="N", help="worker to log in to (default: 0)")
+    ssh.add_argument("--worker", type=integer, default=0, metavar="N", help="worker to log in to (default: 0)")
     ssh.set_defaults(run=open_shell, changes=True)
 
 

@@ -16,7 +16,7 @@ from tui.commands.terminal.output import Output
 from tui.operator import exit_summary, restart_sentences, split_last_lines
 from tui.pod.run import LAST_WORDS, RunState
 from tui.text.durations import format_duration
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 from tui.text.timestamps import format_utc
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _print_status(
         ("slice", document["slice"]),
         ("state", document["state"]),
         ("cause", cause or status.short_cause or None),
-        *_quoted(last_lines, status, directory),
+        *_quote_lines(last_lines, status, directory),
         ("remedy", document["remedy"]),
         *_restarts(status),
         ("attended", attended or None),
@@ -164,7 +164,7 @@ def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]
     return rows
 
 
-def _quoted(last_lines: str, status: RunStatus, directory: RunDirectory) -> list[tuple[str, str]]:
+def _quote_lines(last_lines: str, status: RunStatus, directory: RunDirectory) -> list[tuple[str, str]]:
     """Return a row for each of the last lines of the worker that failed first."""
     if not last_lines:
         return []
@@ -180,4 +180,4 @@ def _format_spread(loss: dict[str, Any]) -> str:
 
 def _format_figure(value: Any, decimals: int) -> str:
     """Format a figure of a document, in which `nan` and `inf` are strings."""
-    return figure(value, decimals, apart=True) if isinstance(value, float) else str(value)
+    return format_figure(value, decimals, apart=True) if isinstance(value, float) else str(value)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tui.commands.launch import add_job_options, job_options, start
-from tui.commands.parser.argument_types import given
+from tui.commands.parser.argument_types import string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
@@ -27,7 +27,7 @@ _EXPANDED = "$`"
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     parser = commands.add("xla_dist", help="launch with an unchanged command line of torch_xla's xla_dist")
-    parser.add_argument("--tpu", dest="slice", required=True, type=given, metavar="SLICE", help="the slice")
+    parser.add_argument("--tpu", dest="slice", required=True, type=string, metavar="SLICE", help="the slice")
     add_job_options(parser, _JOB_OPTIONS)
     parser.add_argument("--vm", action="append", metavar="VM", help="no effect: the workers are those of the slice")
     parser.add_argument(

@@ -23,6 +23,7 @@ from tui.console.data.store import Store
 from tui.console.data.tasks import Tasks
 from tui.console.intents import Intent, OpenRunRequested, QuitRequested, TextRequested
 from tui.console.platform._compat_textual import PausableApp, remove_notifications
+from tui.console.platform.stderr_redirect import redirect_stderr
 from tui.console.render.safe_text import escape_lines
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import LiveDialog
@@ -31,6 +32,7 @@ from tui.console.screens.pod import ActingPodScreen, PodScreen
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.tables.table_columns import Cell
 from tui.errors import TpuTuiError
+from tui.procs.gc_policy import freeze_existing_objects
 from tui.settings.home import loose_home
 
 if TYPE_CHECKING:
@@ -238,3 +240,23 @@ class ConsoleApp(PausableApp):
         width = min(self.size.width - DIALOG_FRAME_COLUMNS, MAX_HELP_COLUMNS)
         text = format_help(screen, panes.values(), width)
         self.perform(TextRequested("keys", text))
+
+
+def run_console(
+    operator: Operator,
+    *,
+    open_run: RunDirectory | None = None,
+    replay: SavedLog | None = None,
+    demo: bool = False,
+    default_command: Sequence[str] = (),
+) -> int:
+    """Open the console and return its exit code once it is closed; the operator is closed with it.
+
+    `open_run` shows that run first, `replay` only a saved log; `demo` says that the pod ends with the console, and
+    `default_command` is what the launch dialog begins with.
+    """
+    app = ConsoleApp(operator, open_run=open_run, replay=replay, demo=demo, default_command=default_command)
+    freeze_existing_objects()
+    with redirect_stderr(operator.settings.home):
+        app.run()
+    return app.return_code or 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError
-from tui.localpod.cleanup.keeper_sweep import await_keepers, living_keepers
+from tui.localpod.cleanup.keeper_wait import await_keepers, living_keepers
 from tui.localpod.pod import LocalPod
 
 EXPOSED = (

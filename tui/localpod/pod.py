@@ -13,10 +13,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tui.errors import TpuTuiError, UsageError
+from tui.localpod.api.authentication import make_token
 from tui.localpod.api.compute.instances import GUEST_ATTRIBUTES
 from tui.localpod.api.compute.service import ComputeService
 from tui.localpod.api.os_login_api import OsLoginService
-from tui.localpod.api.owner import make_token
 from tui.localpod.api.rpc_errors import ApiError
 from tui.localpod.api.server import TpuService
 from tui.localpod.bucket.bucket import Bucket, find_binary
@@ -28,7 +28,7 @@ from tui.localpod.requirements import require_linux
 from tui.procs.python_env import PACKAGE_ROOT, python_path
 from tui.settings import LOCAL_PROFILE, profile_path, save_profile
 from tui.settings.profiles import read_profile
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 PROJECT = "local"
 ZONE = "local-a"
@@ -147,7 +147,7 @@ class LocalPod:
         try:
             await self.service.add_slice(name, self._workers, self._cores)
         except ApiError as error:
-            size = f"{count_noun(self._workers, 'worker')} with {count_noun(self._cores, 'core')} each"
+            size = f"{format_count(self._workers, 'worker')} with {format_count(self._cores, 'core')} each"
             raise UsageError(f"Slice {name} of {size} could not be created", why=str(error)) from error
 
     def _endpoints(self) -> dict[str, str]:

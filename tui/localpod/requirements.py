@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tui.errors import TpuTuiError, UsageError
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 GIB = 1 << 30
 TRAINER_BYTES = int(1.1 * GIB)
@@ -67,7 +67,7 @@ def check_memory(workers: int, cores: int) -> None:
     if available is None or available >= needed:
         return
     fits = max((n for n in range(1, workers) if memory_needed(n, cores) <= available), default=1)
-    size = f"{count_noun(workers, 'worker')} with {count_noun(cores, 'core')} each"
+    size = f"{format_count(workers, 'worker')} with {format_count(cores, 'core')} each"
     raise TpuTuiError(
         f"The demo needs {needed / GIB:.1f} GiB to train on {size}",
         why=f"{available / GIB:.1f} GiB are free",

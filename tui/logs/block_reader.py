@@ -10,18 +10,18 @@ from tui.logs._compat_numpy import np
 from tui.logs.attribution.xla_dist_prefix import PREFIX
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.dialects.registry import TRAINING
-from tui.logs.files.block_buffer import BLOCK, BlockBuffer
-from tui.logs.files.line_assembler import Bytes, Stream
+from tui.logs.files.block_buffer import BLOCK_BYTES, BlockBuffer
+from tui.logs.files.log_stream import Bytes, LogStream
 from tui.logs.hint_search import HintFinder, hint_finder_for
 from tui.logs.prefix_index import PrefixIndex
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.vectorized.block import Block, BlockLines, NewPrefixes
 
-LEAST = 2048
+LEAST_BYTES = 2048
 """Bytes of the shortest block that is read as a whole; shorter ones cost less line by line."""
 
-FIRST = 16 * 1024
+FIRST_BYTES = 16 * 1024
 """Bytes read together while a stream's prefixes are unknown: lines with a new prefix are read one by one."""
 
 
@@ -32,7 +32,7 @@ class BlockReader:
         self._state = state
         self._lines = lines
         self._dialects = tuple(dialects)
-        self._prefixes: defaultdict[Stream, PrefixIndex] = defaultdict(PrefixIndex)
+        self._prefixes: defaultdict[LogStream, PrefixIndex] = defaultdict(PrefixIndex)
         """The known prefixes of each stream's lines."""
         self._buffer: BlockBuffer | None = None
 
@@ -46,12 +46,12 @@ class BlockReader:
         """Return the finder of lines that a dialect could match (made for the first block)."""
         return hint_finder_for(self._dialects)
 
-    def room_for(self, stream: Stream) -> int:
+    def room_for(self, stream: LogStream) -> int:
         """Return how many bytes of a stream can be added now; below one, `flush` is needed first."""
-        bytes_read = BLOCK if stream.slot is not None else self._prefixes[stream].bytes_read
-        return min(BLOCK, FIRST + bytes_read) - self.size
+        bytes_read = BLOCK_BYTES if stream.slot is not None else self._prefixes[stream].bytes_read
+        return min(BLOCK_BYTES, FIRST_BYTES + bytes_read) - self.size
 
-    def add(self, stream: Stream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
+    def add(self, stream: LogStream, data: Bytes, start: int, end: int, now: float | None, offset: int) -> None:
         """Add a copy of whole lines, which begin at `offset` in the stream's log."""
         if self._buffer is None:
             self._buffer = BlockBuffer()
@@ -60,7 +60,7 @@ class BlockReader:
         self._buffer.add(stream, data, start, end, now, offset)
         prefixes = self._prefixes[stream]
         prefixes.bytes_read += end - start
-        if stream.slot is None and prefixes.bytes_read < BLOCK:
+        if stream.slot is None and prefixes.bytes_read < BLOCK_BYTES:
             # The prefixes in these lines, once known, let the next ones be read together.
             self.flush()
 
@@ -70,7 +70,7 @@ class BlockReader:
             return
         buffer = self._buffer
         assert buffer is not None
-        if buffer.size >= LEAST:
+        if buffer.size >= LEAST_BYTES:
             self._read_together(buffer)
         else:
             for part in buffer.parts:
@@ -130,7 +130,7 @@ class BlockReader:
         for stream, tails, texts in new_prefixes:
             self._prefixes[stream].add(tails, texts, partial(self._slot_in_prefix, stream))
 
-    def _slot_in_prefix(self, stream: Stream, text: bytes) -> int:
+    def _slot_in_prefix(self, stream: LogStream, text: bytes) -> int:
         """Return the slot of the worker that the address and number of a prefix name; -1 if they name none."""
         match = PREFIX.fullmatch(text)
         if match is None or match["address"] is None:

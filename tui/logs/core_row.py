@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tui.text.numbers import significant
+from tui.text.numbers import round_figure
 
 UNKNOWN = -1
 """In integer columns: the log does not say."""
@@ -132,4 +132,4 @@ def json_number(value: Any) -> Any:
 
 def json_figure(value: Any) -> Any:
     """Return a computed value for JSON as `json_number` does, without the noise digits of binary arithmetic."""
-    return json_number(significant(value) if isinstance(value, float) else value)
+    return json_number(round_figure(value) if isinstance(value, float) else value)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from tui.errors import UsageError
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.block_reader import BlockReader
-from tui.logs.dialects.dialect import LONGEST, Dialect, slow_dialect_error
+from tui.logs.dialects.dialect import LONGEST_BYTES, Dialect, slow_dialect_error
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import BUILT_IN, TRAINING
-from tui.logs.files.line_assembler import Bytes, LogPiece, Stream
+from tui.logs.files.log_stream import Bytes, LogPiece, LogStream
 from tui.logs.single_line_reader import SingleLineReader
 from tui.logs.snapshot import Snapshot
 from tui.logs.state.core_table import CoreTable
@@ -47,7 +47,7 @@ class Demux:
         self._blocks = BlockReader(self.state, self._lines, dialects)
         self._addresses = dict(addresses or {})
         self._xla_dist = xla_dist
-        self._streams: dict[int | None, Stream] = {}
+        self._streams: dict[int | None, LogStream] = {}
         for worker in self._addresses:
             self._stream(worker)
 
@@ -120,15 +120,15 @@ class Demux:
         numbers = worker_numbers(self.state.sources).tolist()
         return self._lines.line_owner(numbers, self._stream(None), xla_dist=xla_dist)
 
-    def _stream(self, worker: int | None) -> Stream:
+    def _stream(self, worker: int | None) -> LogStream:
         stream = self._streams.get(worker)
         if stream is None:
             slot = None if worker is None else self.state.slot_for(worker, self._addresses.get(worker))
-            stream = Stream(slot, xla_dist=self._xla_dist and worker is None, line_slot=slot)
+            stream = LogStream(slot, xla_dist=self._xla_dist and worker is None, line_slot=slot)
             self._streams[worker] = stream
         return stream
 
-    def _read(self, stream: Stream, piece: LogPiece, now: float | None) -> None:
+    def _read(self, stream: LogStream, piece: LogPiece, now: float | None) -> None:
         """Read a piece of a stream: whole lines in blocks, the rest of a line that has begun alone."""
         data, start, end, offset, begun_at = piece
         first = start
@@ -163,4 +163,4 @@ class Demux:
 
 def _first_line(data: Bytes, start: int, end: int) -> bytes:
     """Return the bytes before the first line end or carriage return."""
-    return bytes(data[start : min(end, start + LONGEST)]).splitlines()[0]
+    return bytes(data[start : min(end, start + LONGEST_BYTES)]).splitlines()[0]

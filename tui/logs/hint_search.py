@@ -10,7 +10,7 @@ from tui.logs._compat_numpy import Bools, Ints, np, npt, places_of
 from tui.logs.dialects.dialect import Dialect
 from tui.logs.files.lines import ESCAPE
 
-_WINDOW = 4
+_WINDOW_BYTES = 4
 """Bytes of each string that are searched for first, as one 32-bit number, at every position."""
 
 _MIXES = (np.uint32(0x9E37_79B1), np.uint32(0x85EB_CA77))
@@ -39,7 +39,7 @@ class HintFinder:
 
     def __init__(self, strings: Sequence[bytes], last: Sequence[bytes] = (), *, in_prefixes: bool = False) -> None:
         self.in_prefixes = in_prefixes
-        self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW - 1)
+        self._short = tuple(string for string in (*strings, *last) if len(string) < _WINDOW_BYTES - 1)
         self._long: dict[int, list[tuple[bytes, int, bool]]] = {}
         for is_last, group in enumerate((strings, last)):
             for string in group:
@@ -51,7 +51,7 @@ class HintFinder:
 
     def lines_with(self, joined: bytes, ends: Ints) -> Ints:
         """Return the indices of lines that contain any string; `ends` are the positions after each line end."""
-        windows = np.ndarray((max(0, len(joined) - _WINDOW + 1),), "<u4", joined, strides=(1,))
+        windows = np.ndarray((max(0, len(joined) - _WINDOW_BYTES + 1),), "<u4", joined, strides=(1,))
         likely = places_of(self._are_hashed(windows, 0))
         likely = likely[self._are_hashed(windows[likely], 1)]
         hits = []
@@ -96,10 +96,10 @@ def _windows(string: bytes) -> list[tuple[int, int]]:
 
     A string of three bytes is searched for with every byte that can follow, such as the line end.
     """
-    if len(string) < _WINDOW:
+    if len(string) < _WINDOW_BYTES:
         window = int.from_bytes(string, "little")
-        return [(0, window | last << 24) for last in range(256)] if len(string) == _WINDOW - 1 else []
-    windows = [string[start : start + _WINDOW] for start in range(len(string) - _WINDOW + 1)]
+        return [(0, window | last << 24) for last in range(256)] if len(string) == _WINDOW_BYTES - 1 else []
+    windows = [string[start : start + _WINDOW_BYTES] for start in range(len(string) - _WINDOW_BYTES + 1)]
     best = min(reversed(windows), key=lambda window: (window in _EVERYWHERE, sum(window.translate(_WEIGHTS))))
     return [(string.rindex(best), int.from_bytes(best, "little"))]
 

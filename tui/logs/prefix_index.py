@@ -27,7 +27,7 @@ class PrefixIndex:
         self.slots: Ints = np.zeros(0, np.int64)
         self._shortcut: Ints = np.zeros(0, np.int64)
         self.bytes_read = 0
-        """Bytes of the stream read in blocks; at least `BLOCK` once a block had no new prefixes."""
+        """Bytes of the stream read in blocks; at least `BLOCK_BYTES` once a block had no new prefixes."""
 
     def find(self, tails: Words) -> Ints:
         """Return the slot of each prefix (address and number as three rows of words): -1 for none, or `UNSEEN`."""

@@ -13,7 +13,7 @@ from tui.logs.attribution.host_sections import Sections
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.attribution.xla_dist_prefix import NUMBERED_SAMPLE, PREFIX
-from tui.logs.files.compressed_files import BLOCK, Packing, explain_errors, head_of, regular, unpacked
+from tui.logs.files.compressed_files import BLOCK_BYTES, Packing, explain_errors, head_of, regular, unpack
 from tui.logs.files.line_filter import Choice, Picked, Picker, forwards, last, last_in_file, pick
 from tui.logs.files.lines import LogLine, without_escapes
 from tui.logs.files.summary_cache import LogSummary, SummaryCache, sort_rows
@@ -66,7 +66,7 @@ class SavedLog:
         self._copy = copy
 
     @property
-    def compressed(self) -> bool:
+    def is_compressed(self) -> bool:
         """Return whether the file is packed."""
         return self.packing is not None
 
@@ -77,11 +77,11 @@ class SavedLog:
 
         return (*self._own_dialects, *BUILT_IN)
 
-    def blocks(self, size: int = BLOCK) -> Iterator[bytes]:
+    def blocks(self, size: int = BLOCK_BYTES) -> Iterator[bytes]:
         """Yield the unpacked bytes of the file in blocks. Raises UsageError at its end if not all can be read."""
         with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             if self.packing is not None:
-                yield from unpacked(file, self.packing, size, self.name)
+                yield from unpack(file, self.packing, size, self.name)
                 return
             while data := file.read(size):
                 yield data
@@ -109,14 +109,14 @@ class SavedLog:
 
         Allocating memory for each would cost as much as reading the block.
         """
-        buffer = bytearray(BLOCK)
+        buffer = bytearray(BLOCK_BYTES)
         with explain_errors(self.path), self.path.open("rb", buffering=0) as file:
             while size := file.readinto(buffer):
                 if size < len(buffer):
                     del buffer[size:]
                 yield buffer
-                if size < BLOCK:
-                    buffer = bytearray(BLOCK)
+                if size < BLOCK_BYTES:
+                    buffer = bytearray(BLOCK_BYTES)
 
     def snapshot(self, *, steps: bool = False) -> Snapshot:
         """Return the newest state of every core in the file."""

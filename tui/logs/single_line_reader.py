@@ -12,11 +12,11 @@ from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.attribution.xla_dist_prefix import Prefix, read_prefix
 from tui.logs.core_row import UNKNOWN
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.dialect import LONGEST
+from tui.logs.dialects.dialect import LONGEST_BYTES
 from tui.logs.dialects.matcher import Matcher
 from tui.logs.dialects.registry import TRAINING
-from tui.logs.files.line_assembler import Stream
 from tui.logs.files.lines import segments_of, without_escapes
+from tui.logs.files.log_stream import LogStream
 from tui.logs.state.demux_state import MOST_SOURCES, DemuxState
 
 _NAN = float("nan")
@@ -59,7 +59,7 @@ class SingleLineReader:
         elif ExportReader.is_export_start(line):
             self._exports = ExportReader(line)
 
-    def read_lines(self, stream: Stream, block: bytes, now: float | None, offset: int) -> None:
+    def read_lines(self, stream: LogStream, block: bytes, now: float | None, offset: int) -> None:
         """Read lines that begin at an offset of the stream's log."""
         *lines, rest = block.split(b"\n")
         for line in lines:
@@ -70,7 +70,7 @@ class SingleLineReader:
         elif rest:
             self._read_segments(stream, rest, now, offset)
 
-    def read_line(self, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+    def read_line(self, stream: LogStream, line: bytes, now: float | None, offset: int) -> None:
         """Read a line without its end, or the rest of one after a carriage return.
 
         It begins at `offset` in the stream's log.
@@ -84,7 +84,7 @@ class SingleLineReader:
             self._read_segments(stream, line, now, offset)
         self._end_line(stream, now)
 
-    def finish(self, stream: Stream, now: float | None) -> None:
+    def finish(self, stream: LogStream, now: float | None) -> None:
         """Read what is held of a stream, since no more bytes will be added to it."""
         if self._exports is not None and stream.slot is None:
             self._read_export(stream, self._exports.finish(), now, UNKNOWN)
@@ -92,7 +92,7 @@ class SingleLineReader:
         self._matcher.finish(stream)
         stream.end_line()
 
-    def line_owner(self, numbers: list[int], stream: Stream, *, xla_dist: bool) -> LineOwner:
+    def line_owner(self, numbers: list[int], stream: LogStream, *, xla_dist: bool) -> LineOwner:
         """Return the finder of the worker of each line of a saved log, given the worker number of each slot."""
         sources = zip(self._state.sources, numbers, strict=True)
         by_source = {(source.number, source.address): number for source, number in sources if number != UNKNOWN}
@@ -104,14 +104,14 @@ class SingleLineReader:
         labels = frozenset(stream.labels)
         return LineOwner(by_source, labels, xla_dist, stream.is_carried, self._sections is not None, entries)
 
-    def _end_line(self, stream: Stream, now: float | None) -> None:
+    def _end_line(self, stream: LogStream, now: float | None) -> None:
         slot = self._state.slot_or_unnamed(stream.known_slot)
         moment = stream.line_moment if now is None else now
         self._state.sources[slot].count(1, 0, _NAN if moment is None else moment, now is not None)
         stream.end_line()
 
     def _read_export(
-        self, stream: Stream, parts: Iterable[bytes | tuple[int, ExportEntry]], now: float | None, end: int
+        self, stream: LogStream, parts: Iterable[bytes | tuple[int, ExportEntry]], now: float | None, end: int
     ) -> None:
         """Read the entries that lines of an export have completed, and lines that belong to no entry.
 
@@ -128,7 +128,7 @@ class SingleLineReader:
             offset += len(item) + 1
             self._end_line(stream, now)
 
-    def _read_entries(self, stream: Stream, entries: Iterable[tuple[int, ExportEntry]], now: float | None) -> None:
+    def _read_entries(self, stream: LogStream, entries: Iterable[tuple[int, ExportEntry]], now: float | None) -> None:
         """Read the lines in the texts of entries of an export."""
         for index, entry in entries:
             stream.is_carried = True
@@ -143,7 +143,7 @@ class SingleLineReader:
                 self._read_segment(stream, line, now)
                 self._end_line(stream, now)
 
-    def _read_segments(self, stream: Stream, line: bytes, now: float | None, offset: int) -> None:
+    def _read_segments(self, stream: LogStream, line: bytes, now: float | None, offset: int) -> None:
         stream.begin_text(offset)
         is_plain = stream.at_start and not stream.xla_dist and not stream.labels and self._sections is None
         if is_plain and self._matcher.match_known(stream, line, now):
@@ -157,16 +157,16 @@ class SingleLineReader:
                 position += 1
                 stream.line_offset = UNKNOWN if offset == UNKNOWN else offset + position
 
-    def _read_segment(self, stream: Stream, text: bytes, now: float | None) -> None:
-        is_clipped = len(text) > LONGEST
+    def _read_segment(self, stream: LogStream, text: bytes, now: float | None) -> None:
+        is_clipped = len(text) > LONGEST_BYTES
         if is_clipped:
-            text = text[-LONGEST:]
+            text = text[-LONGEST_BYTES:]
             self._state.overlong += 1
         text = without_escapes(text)
         start, message = 0, None
         if stream.at_start:
             stream.at_start = False
-            prefix = None if is_clipped else read_prefix(text, stream.xla_dist)
+            prefix = None if is_clipped else read_prefix(text, xla_dist=stream.xla_dist)
             if prefix is not None and self._apply_prefix(stream, prefix):
                 start = prefix.length
             elif stream.slot is None and not is_clipped:
@@ -183,7 +183,7 @@ class SingleLineReader:
             else:
                 self._matcher.match(stream, text, line, now)
 
-    def _apply_prefix(self, stream: Stream, prefix: Prefix) -> bool:
+    def _apply_prefix(self, stream: LogStream, prefix: Prefix) -> bool:
         """Attribute the line to the worker that xla_dist's prefix names; return whether it counts as a prefix."""
         if stream.slot is not None and prefix.number is not None and prefix.address is None:
             return False
@@ -198,7 +198,7 @@ class SingleLineReader:
             state.sources[stream.slot].address = prefix.address
         return True
 
-    def _strip_prefix(self, stream: Stream, text: bytes) -> tuple[int, bytes | None]:
+    def _strip_prefix(self, stream: LogStream, text: bytes) -> tuple[int, bytes | None]:
         """Attribute the line by a launcher's prefix; return the prefix's length, and the text of a JSON entry."""
         launcher = read_launcher_prefix(text, stream.labels)
         if launcher is None:
@@ -211,7 +211,7 @@ class SingleLineReader:
             stream.line_slot = self._state.slot_for(launcher.number, launcher.address)
         return launcher.length, launcher.message
 
-    def _apply_section(self, stream: Stream, sections: Sections, text: bytes) -> None:
+    def _apply_section(self, stream: LogStream, sections: Sections, text: bytes) -> None:
         """Attribute the line to the host of its section; the header of a section belongs to no host."""
         if not sections.take(text) and sections.host is not None:
             stream.line_slot = self._state.slot_for(None, sections.host)

@@ -23,8 +23,8 @@ from tui.logs.core_row import (
     optional_int,
 )
 from tui.logs.log_time import format_time
-from tui.logs.state.rate_kinds import add_up, common_unit, total_rate, unit_of
-from tui.text.numbers import significant
+from tui.logs.state.rate_kinds import can_add_up, common_unit, total_rate, unit_of
+from tui.text.numbers import round_figure
 
 if TYPE_CHECKING:
     from tui.logs.history.history import History
@@ -172,7 +172,7 @@ class Snapshot:
     def rates_add(self) -> bool:
         """Return whether `rate_total` is a sum, because each row's rate is a part of the pod's."""
         chosen = self._has_pod_rate
-        return add_up(self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
+        return can_add_up(self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
 
     @property
     def rate_median(self) -> float | None:
@@ -249,7 +249,7 @@ class Snapshot:
             lag=None if math.isnan(lag) else int(lag),
             state=str(CoreState(int(self.state[index]))),
             rate_unit=unit_of(int(self.rate_kind[index])) if known & HAS_RATE else None,
-            pace=None if math.isnan(pace) else significant(pace),
+            pace=None if math.isnan(pace) else round_figure(pace),
             first_nan=nans.of_row(int(self.row[index]), optional_int(self.worker[index])) if nans else None,
         )
 
@@ -282,7 +282,7 @@ class Snapshot:
     def sorted(self, by: str, reverse: bool = False) -> Snapshot:
         """Return the snapshot with its rows in another order (see `order`)."""
         order = self.order(by, reverse)
-        columns: dict[str, Any] = {name: frozen(getattr(self, name)[order]) for name in COLUMNS}
+        columns: dict[str, Any] = {name: freeze(getattr(self, name)[order]) for name in COLUMNS}
         return replace(self, **columns)
 
 
@@ -292,7 +292,7 @@ COLUMNS = tuple(
 """The names of a snapshot's columns."""
 
 
-def frozen(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def freeze(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Make an array read-only and return it."""
     column.flags.writeable = False
     return column

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tui.runs.launch.launch_spec import LaunchSpec as LaunchSpec
     from tui.runs.launch.phases import PHASES as PHASES
     from tui.runs.launch.phases import PhaseTimeouts as PhaseTimeouts
-    from tui.runs.launch.preflight import refusal as refusal
+    from tui.runs.launch.preflight import failed_checks_error as failed_checks_error
     from tui.runs.read.latest_figures import LatestFigures as LatestFigures
     from tui.runs.read.line_reader import LineReader as LineReader
     from tui.runs.read.line_reader import LogLine as LogLine
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from tui.ssh.errors import SshError as SshError
     from tui.ssh.exec.command import RunningCommand as RunningCommand
     from tui.ssh.exec.command_result import CommandResult as CommandResult
-    from tui.ssh.exec.port_probe import LoginResult as LoginResult
     from tui.ssh.fetch.fetch_files import FetchedFile as FetchedFile
     from tui.ssh.sync.upload import SyncResult as SyncResult
+    from tui.ssh.transport.login_result import LoginResult as LoginResult
 
 _NAMES = {
     "tui.checks.check_row": "CheckRow",
@@ -67,7 +67,7 @@ _NAMES = {
     "tui.runs.launch.launch_request": "LaunchRequest",
     "tui.runs.launch.launch_spec": "LaunchSpec",
     "tui.runs.launch.phases": "PHASES PhaseTimeouts",
-    "tui.runs.launch.preflight": "refusal",
+    "tui.runs.launch.preflight": "failed_checks_error",
     "tui.runs.read.latest_figures": "LatestFigures",
     "tui.runs.read.line_reader": "LineReader LogLine lines_since",
     "tui.runs.record.damaged_record": "NoRecordError",
@@ -83,7 +83,7 @@ _NAMES = {
     "tui.ssh.errors": "Reason SshError",
     "tui.ssh.exec.command": "RunningCommand",
     "tui.ssh.exec.command_result": "CommandResult",
-    "tui.ssh.exec.port_probe": "LoginResult",
+    "tui.ssh.transport.login_result": "LoginResult",
     "tui.ssh.fetch.fetch_files": "FetchedFile",
     "tui.ssh.sync.upload": "SyncResult",
 }

@@ -27,7 +27,7 @@ ANNOUNCED_BYTES = 32 * 1024 * 1024
 """Size from which copying is announced."""
 
 _UNFINISHED = ".part"
-_UNFINISHED_FOR = 24 * 3600.0
+_ABANDONED_AFTER_S = 24 * 3600.0
 """Seconds after which an unfinished copy counts as abandoned."""
 
 _TRIES = 3
@@ -59,43 +59,43 @@ class BucketLogs:
         Raises UsageError when there is no such bucket or object, or no room; CloudError when it cannot be read.
         """
         url = parse_url(text)
-        cached = self._cached(url)
+        cached = self._find_cached(url)
         if offline:
             if cached is None:
                 raise UsageError(f"{url} is not on this machine", remedy="run it without --offline to read it")
-            return self._opened(cached, url, dialects)
+            return self._open(cached, url, dialects)
         try:
             async with Buckets(self._settings) as buckets:
-                return await self._fetched(buckets, url, dialects, note)
+                return await self._fetch(buckets, url, dialects, note)
         except CloudError as error:
             if cached is None or not cached.exists():
                 raise
-            log = self._opened(cached, url, dialects)
+            log = self._open(cached, url, dialects)
             log.staleness_error = CloudError(
                 f"{url} may have changed since {_age_of(cached)}", why=str(error.sentence)
             )
             return log
 
-    async def _fetched(
+    async def _fetch(
         self, buckets: Buckets, url: BucketUrl, dialects: Sequence[Dialect], note: Callable[[str], None]
     ) -> SavedLog:
         version = await buckets.version(url)
         for _ in range(_TRIES):
             path = self._place(version)
             if path.exists():
-                return self._opened(path, url, dialects)
+                return self._open(path, url, dialects)
             self._make_room(version)
             if version.size >= ANNOUNCED_BYTES:
                 note(f"Copying {url}, {version.size / 1e6:,.0f} MB…")
             try:
-                return await self._copied(buckets, version, path, dialects)
+                return await self._download(buckets, version, path, dialects)
             except UsageError:
                 before, version = version, await buckets.version(url)
                 if version == before:
                     raise
         raise CloudError(f"{url} cannot be read", why="it keeps being overwritten", remedy="try again later")
 
-    async def _copied(
+    async def _download(
         self, buckets: Buckets, version: ObjectVersion, path: Path, dialects: Sequence[Dialect]
     ) -> SavedLog:
         is_cached = version.size <= self._most_bytes
@@ -105,14 +105,14 @@ class BucketLogs:
             await buckets.download(version, file)
             file.flush()
             if not is_cached:
-                return self._opened(unfinished, version.url, dialects, copy=file)
+                return self._open(unfinished, version.url, dialects, copy=file)
             file.close()
             self._keep(unfinished, version, path)
         except BaseException:
             file.close()
             unfinished.unlink(missing_ok=True)
             raise
-        return self._opened(path, version.url, dialects)
+        return self._open(path, version.url, dialects)
 
     def _keep(self, unfinished: Path, version: ObjectVersion, path: Path) -> None:
         """Move a complete copy into its place and remove those of earlier generations."""
@@ -123,7 +123,7 @@ class BucketLogs:
         unfinished.replace(path)
         os.utime(path, ns=(time.time_ns(), int(version.updated * 1e9)))
 
-    def _opened(
+    def _open(
         self, path: Path, url: BucketUrl, dialects: Sequence[Dialect], copy: IO[bytes] | None = None
     ) -> SavedLog:
         with suppress(OSError):
@@ -140,7 +140,7 @@ class BucketLogs:
         service = self._settings.endpoints.get("storage", "")
         return self.directory / hashlib.sha256(f"{service} {url}".encode()).hexdigest()[:32]
 
-    def _cached(self, url: BucketUrl) -> Path | None:
+    def _find_cached(self, url: BucketUrl) -> Path | None:
         """Return the cached copy, whatever its generation."""
         return next(self._folder(url).glob("*/*"), None)
 
@@ -149,7 +149,7 @@ class BucketLogs:
         make_private(self.directory)
         for unfinished in self.directory.glob(f"*{_UNFINISHED}"):
             with suppress(FileNotFoundError):
-                if time.time() - unfinished.stat().st_mtime > _UNFINISHED_FOR:
+                if time.time() - unfinished.stat().st_mtime > _ABANDONED_AFTER_S:
                     unfinished.unlink()
         room = self._most_bytes - min(version.size, self._most_bytes)
         for _accessed, size, path in sorted(self._copies(), reverse=True):

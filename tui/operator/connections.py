@@ -73,13 +73,13 @@ class Connections:
                 return entry[1]
             if entry:
                 await entry[1].close()
-            known_slice = await self.known(slice_)
+            known_slice = await self.with_login_facts(slice_)
             access = self.access_to(known_slice, await self.access())
             fleet = Fleet(known_slice.workers, access, prompter=self.prompter)
             self._fleets[slice_.path] = (known_slice, fleet)
             return fleet
 
-    async def known(self, slice_: Slice) -> Slice:
+    async def with_login_facts(self, slice_: Slice) -> Slice:
         """Return the slice with its workers' host keys and, where it uses OS Login, the user name to log in with."""
         known_slice, user = await asyncio.gather(self.inventory.host_keys(slice_), self._os_login_user(slice_))
         if user is None:
@@ -105,7 +105,7 @@ class Connections:
         from tui.ssh.keys.gcloud_key import find_login_key
 
         metadata = {} if slice_.os_login is None else {OS_LOGIN: slice_.os_login}
-        if not ssh_key_metadata.os_login(metadata, {} if metadata else await self.project_metadata() or {}):
+        if not ssh_key_metadata.has_os_login(metadata, {} if metadata else await self.project_metadata() or {}):
             return None
         if self.profile is None:
             key = await asyncio.to_thread(find_login_key, access_from(settings))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from tui.checks.bucket_region import region_of
+from tui.checks.bucket_region import storage_region
 from tui.cloud.storage.bucket_lifecycle import BucketFacts, BucketLifecycle, OnDeleted
 from tui.cloud.storage.buckets import BucketUrl, parse_url
 from tui.errors import TpuTuiError, UsageError
@@ -38,7 +38,7 @@ class Files:
 
     def region_for(self, slice_: Slice) -> str:
         """Return the region of a slice's zone, in small letters. Raises UsageError for a slice without one."""
-        region = region_of(slice_.zone)
+        region = storage_region(slice_.zone)
         if region is None:
             raise UsageError(f"the region of {slice_.name} is unknown", why="it has no zone of Google Cloud")
         return region.lower()

@@ -18,7 +18,7 @@ from tui.ssh.errors import Reason, SshError
 from tui.ssh.keys.gcloud_key import LoginKey, find_login_key, make_login_key
 
 if TYPE_CHECKING:
-    from tui.ssh.exec.port_probe import LoginResult
+    from tui.ssh.transport.login_result import LoginResult
 
 IN_SLICE = "slice"
 IN_PROJECT = "project"
@@ -71,7 +71,7 @@ class Keys:
         access = access_from(settings)
         key = await asyncio.to_thread(find_login_key, access)
         user = (await login_to(slice_.workers[0], access)).user
-        if not ssh_key_metadata.is_user(user):
+        if not ssh_key_metadata.is_valid_user(user):
             raise UsageError(
                 f"a key cannot be added for {user!r}",
                 why="that is not a valid user name",
@@ -80,14 +80,14 @@ class Keys:
         metadata, of_project = await asyncio.gather(
             self._connections.inventory.metadata(slice_), self._connections.project_metadata()
         )
-        if ssh_key_metadata.os_login(metadata, of_project or {}):
+        if ssh_key_metadata.has_os_login(metadata, of_project or {}):
             return await self._plan_in_profile(slice_, key, project_known=of_project is not None)
         is_group, is_blocked = slice_.source == INSTANCE_GROUP, ssh_key_metadata.blocks_project_keys(metadata)
         found = None
         if key.public is not None:
-            if ssh_key_metadata.lets_in(metadata.get(SSH_KEYS, ""), user, key.public):
+            if ssh_key_metadata.accepts(metadata.get(SSH_KEYS, ""), user, key.public):
                 found = IN_SLICE
-            elif not is_blocked and ssh_key_metadata.lets_in((of_project or {}).get(SSH_KEYS, ""), user, key.public):
+            elif not is_blocked and ssh_key_metadata.accepts((of_project or {}).get(SSH_KEYS, ""), user, key.public):
                 found = IN_PROJECT
         if found is None and is_group and is_blocked:
             raise UsageError(
@@ -109,7 +109,7 @@ class Keys:
                 remedy="omit the user (--user, or user in the profile)",
             )
         user = settings.user or profile.user or profile.account
-        found = IN_PROFILE if profile.lets_in(key.public) else None
+        found = IN_PROFILE if profile.accepts(key.public) else None
         return KeyPlan(slice_.name, len(slice_.workers), user, key, found, project_known, account=profile.account)
 
     async def make(self, plan: KeyPlan) -> KeyPlan:
@@ -135,7 +135,7 @@ class Keys:
 
         def change(metadata: dict[str, str]) -> dict[str, str]:
             text = metadata.get(SSH_KEYS, "")
-            if ssh_key_metadata.lets_in(text, plan.user, public):
+            if ssh_key_metadata.accepts(text, plan.user, public):
                 return metadata
             return {**metadata, SSH_KEYS: ssh_key_metadata.with_key(text, plan.user, public)}
 
@@ -147,7 +147,7 @@ class Keys:
         async for step in steps:
             yield step
 
-    def renamed(self, plan: KeyPlan) -> KeyPlan:
+    def with_user_name(self, plan: KeyPlan) -> KeyPlan:
         """Return the plan after its key has been added, which gives a new OS Login account its user name."""
         profile = self._connections.profile
         return replace(plan, user=profile.user) if plan.account and profile and profile.user else plan

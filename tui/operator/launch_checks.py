@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from tui.aio.fan_out import gather_rows
 from tui.checks.before_launch import before_launch
-from tui.checks.bucket_region import check_launch
+from tui.checks.bucket_region import bucket_rows
 from tui.checks.check_row import CheckRow, Report
 from tui.cloud.storage.buckets import Buckets
 from tui.operator.connections import Connections
@@ -52,7 +52,7 @@ async def check_buckets(
 ) -> list[CheckRow]:
     """Return a row for each bucket that the texts or the variables' values name with `gs://`."""
     async with Buckets(settings, patience=BUCKET_TIMEOUT_S) as buckets:
-        return await check_launch(texts, env or {}, slice_, buckets)
+        return await bucket_rows(texts, env or {}, slice_, buckets)
 
 
 def _job_environment(settings: Settings, request: LaunchRequest) -> Callable[[int], str] | None:

@@ -33,7 +33,7 @@ class Launches:
         check_request(request)
         settings = self._connections.settings
         require_workers(request.slice_)
-        known_slice = await self._connections.known(request.slice_)
+        known_slice = await self._connections.with_login_facts(request.slice_)
         access = self._connections.access_to(known_slice, await self._connections.access_for_keeper())
         run = run_from(request, known_slice, settings)
         spec = LaunchSpec(
@@ -56,7 +56,7 @@ class Launches:
         return replace(request, slice_=await self._connections.inventory.get(node.instance_group, node.zone))
 
     async def check(self, request: LaunchRequest) -> AsyncIterator[CheckRow]:
-        """Yield a row for everything that can fail this launch, as soon as it is known (see `CheckRow.hinders`)."""
+        """Yield a row for everything that can fail this launch (see `prevents_launch`), as soon as it is known."""
         from tui.operator.launch_checks import check_before_launch
 
         async for row in check_before_launch(self._connections, await self._on_workers(request)):

@@ -15,8 +15,8 @@ from tui.logs.snapshot import Snapshot
 from tui.operator.connections import Connections
 from tui.operator.logs import Logs
 from tui.operator.runs import Runs
-from tui.planning.scaling_ladder import Finished, Ladder, is_comparable, ladders
-from tui.pod.run import Run, RunState, rehearses
+from tui.planning.scaling_ladder import FinishedRun, Ladder, is_comparable, make_ladders
+from tui.pod.run import Run, RunState, is_rehearsal_command
 from tui.reports.curves import chart_of
 from tui.reports.facts import source_of, summary_of_log, summary_of_run, title_of
 from tui.reports.rates import rate_over_run
@@ -128,30 +128,30 @@ class Reports:
         """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run."""
         named = [await self._runs.find(ref) for ref in refs]
         directories = named or [self._runs.directory_of(status) for status in reversed(self._runs.list_statuses())]
-        finished: list[Finished] = []
+        finished: list[FinishedRun] = []
         left_out: list[tuple[str, str]] = []
         for directory in directories:
             state = self._runs.status_of(directory).state
             if not state.is_over:
                 left_out.append((directory.id, "it has not ended"))
                 continue
-            run = _finished(directory.run, state, await self._logs.snapshot(directory))
+            run = _finished_run(directory.run, state, await self._logs.snapshot(directory))
             if is_comparable(run):
                 finished.append(run)
             else:
                 left_out.append((run.run, "its number of cores is unknown"))
-        return ScalingReport(ladders(finished), tuple(left_out))
+        return ScalingReport(make_ladders(finished), tuple(left_out))
 
 
-def _finished(run: Run, state: RunState, snapshot: Snapshot) -> Finished:
+def _finished_run(run: Run, state: RunState, snapshot: Snapshot) -> FinishedRun:
     cores = run.cores_per_worker
-    return Finished(
+    return FinishedRun(
         run.id,
         run.accelerator_type,
         state is RunState.SUCCEEDED,
         _measured_rate(snapshot),
         cores * len(run.workers) if cores else len(snapshot) or None,
-        rehearses(run.job.argv),
+        is_rehearsal_command(run.job.argv),
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tui.cloud.hosts_file import read_hosts
 from tui.errors import TpuTuiError, UsageError
 from tui.operator.connections import Connections
-from tui.operator.run_events import RunWatcher
+from tui.operator.run_watcher import RunWatcher
 from tui.pod.log_refs import names_a_log, path_of
 from tui.pod.run import Run, is_run_id
 from tui.pod.slice import Slice
@@ -27,7 +27,7 @@ from tui.runs.record.run_index import NoSuchRunError, resolve, run_paths
 from tui.runs.record.run_listing import RunListing
 from tui.runs.record.run_status import RunStatus, status_and_events, status_of
 from tui.settings import Settings
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
@@ -375,4 +375,4 @@ def _machines(settings: Settings) -> Slice | None:
 
 def hidden_note(count: int, shown_by: str) -> str:
     """Return how many runs are hidden and how to show them; empty where none are."""
-    return f"{count_noun(count, 'run')} of other projects hidden: {shown_by}" if count else ""
+    return f"{format_count(count, 'run')} of other projects hidden: {shown_by}" if count else ""

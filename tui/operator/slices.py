@@ -250,5 +250,5 @@ class Slices:
         from tui.ssh.config.ssh_command import shell_command
 
         require_workers(slice_)
-        known_slice = await self._connections.known(slice_)
+        known_slice = await self._connections.with_login_facts(slice_)
         return await shell_command(known_slice.workers[worker], await self._connections.access())

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tui.planning.plan import Plan, make_plan
-from tui.planning.scaling_ladder import Finished, Ladder, Rung, is_comparable, ladders
+from tui.planning.scaling_ladder import FinishedRun, Ladder, Rung, is_comparable, make_ladders
 
-__all__ = ["Finished", "Ladder", "Plan", "Rung", "is_comparable", "ladders", "make_plan"]
+__all__ = ["FinishedRun", "Ladder", "Plan", "Rung", "is_comparable", "make_ladders", "make_plan"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from tui.errors import UsageError
 from tui.pod.accelerator import Accelerator, parse
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 WARM_UP_EPOCHS = 5
 """Length of the warm-up of Goyal et al."""
@@ -151,7 +151,7 @@ def _scaled_steps(batch_size: int, steps: int | None, global_batch: int) -> tupl
         return scaled, []
     return scaled, [
         f"{batch_size:,} × {steps:,} = {samples:,} examples do not divide by {global_batch:,}: "
-        f"{count_noun(scaled, 'step')} show{'s' if scaled == 1 else ''} {surplus:,} more"
+        f"{format_count(scaled, 'step')} show{'s' if scaled == 1 else ''} {surplus:,} more"
     ]
 
 
@@ -200,6 +200,5 @@ def _notes(
 
 
 def _shape(kind: Accelerator) -> str:
-    return (
-        f"{count_noun(kind.workers, 'worker')}, {count_noun(kind.devices, 'core')} ({count_noun(kind.chips, 'chip')})"
-    )
+    workers, cores = format_count(kind.workers, "worker"), format_count(kind.devices, "core")
+    return f"{workers}, {cores} ({format_count(kind.chips, 'chip')})"

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tui.pod.accelerator import parse
-from tui.text.numbers import significant
-from tui.text.printable import count_noun
+from tui.text.numbers import round_figure
+from tui.text.printable import format_count
 
 WORTH_GOING_UP = 0.8
 """Scaling efficiency below which a larger slice is not worth its cost."""
@@ -34,7 +34,7 @@ SIZES: dict[str, tuple[int, ...]] = {
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRun:
     """A finished run for the ladder; `rate_total` in examples/s over all cores.
 
     `cores` counts XLA devices. It is used for slices whose type does not give the number: a local pod, a hosts file.
@@ -100,12 +100,12 @@ class Ladder:
         }
 
 
-def ladders(runs: Iterable[Finished], *, worth: float = WORTH_GOING_UP) -> tuple[Ladder, ...]:
+def make_ladders(runs: Iterable[FinishedRun], *, worth: float = WORTH_GOING_UP) -> tuple[Ladder, ...]:
     """Return a ladder for each generation; runs with an unknown number of cores are left out.
 
     `worth` is the scaling efficiency below which a larger slice is not worth its cost.
     """
-    by_generation: dict[str, dict[_Size, list[Finished]]] = {}
+    by_generation: dict[str, dict[_Size, list[FinishedRun]]] = {}
     for run in runs:
         size = _size_of(run)
         if size is not None:
@@ -113,12 +113,12 @@ def ladders(runs: Iterable[Finished], *, worth: float = WORTH_GOING_UP) -> tuple
     return tuple(_ladder(generation, sizes, worth) for generation, sizes in sorted(by_generation.items()))
 
 
-def is_comparable(run: Finished) -> bool:
+def is_comparable(run: FinishedRun) -> bool:
     """Return whether the run's number of cores is known, so that it belongs to a rung."""
     return _size_of(run) is not None
 
 
-def _size_of(run: Finished) -> _Size | None:
+def _size_of(run: FinishedRun) -> _Size | None:
     """Return the size that the type gives, or else the one by the counted cores."""
     name = run.accelerator_type or ""
     kind = parse(name)
@@ -129,10 +129,10 @@ def _size_of(run: Finished) -> _Size | None:
     generation, dash, number = name.rpartition("-")
     if dash and number.isdecimal():
         return _Size(generation, name, run.cores)
-    return _Size(_NO_TYPE, count_noun(run.cores, "core"), run.cores)
+    return _Size(_NO_TYPE, format_count(run.cores, "core"), run.cores)
 
 
-def _ladder(generation: str, sizes: dict[_Size, list[Finished]], worth: float) -> Ladder:
+def _ladder(generation: str, sizes: dict[_Size, list[FinishedRun]], worth: float) -> Ladder:
     rungs: list[Rung] = []
     smallest: float | None = None
     for size in sorted(sizes, key=lambda size: size.cores):
@@ -150,7 +150,7 @@ def _ladder(generation: str, sizes: dict[_Size, list[Finished]], worth: float) -
     return Ladder(generation, tuple(rungs), go_up, next_type, advice)
 
 
-def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: float) -> Rung:
+def _rung(size: _Size, runs: list[FinishedRun], smallest: float | None, worth: float) -> Rung:
     rates = [(_rate_of(run), run) for run in runs if run.succeeded and _rate_of(run)]
     if not rates:
         worked = any(run.succeeded for run in runs)
@@ -158,16 +158,16 @@ def _rung(size: _Size, runs: list[Finished], smallest: float | None, worth: floa
         return Rung(size.name, size.cores, runs[-1].run, None, None, None, verdict)
     real = [(rate, run) for rate, run in rates if not run.rehearsal]
     rate, run = max(real or rates, key=lambda pair: pair[0])
-    per_core = significant(rate / size.cores)
+    per_core = round_figure(rate / size.cores)
     if smallest is None:
         verdict = "smallest (baseline)"
-        return Rung(size.name, size.cores, run.run, significant(rate), per_core, 1.0, verdict, run.rehearsal)
-    efficiency = significant(per_core / smallest)
+        return Rung(size.name, size.cores, run.run, round_figure(rate), per_core, 1.0, verdict, run.rehearsal)
+    efficiency = round_figure(per_core / smallest)
     verdict = "scales" if efficiency >= worth else f"scales badly: loses {1 - efficiency:.0%} per core"
-    return Rung(size.name, size.cores, run.run, significant(rate), per_core, efficiency, verdict, run.rehearsal)
+    return Rung(size.name, size.cores, run.run, round_figure(rate), per_core, efficiency, verdict, run.rehearsal)
 
 
-def _rate_of(run: Finished) -> float:
+def _rate_of(run: FinishedRun) -> float:
     """Return the run's rate; 0 if it has none that can be compared."""
     rate = run.rate_total or 0.0
     return rate if math.isfinite(rate) and rate > 0 else 0.0
@@ -203,12 +203,12 @@ def _advice_without_comparison(generation: str, only: str) -> tuple[bool, str | 
     """Return the advice where a single size has a rate."""
     next_type = _next_size(generation, only) if generation in SIZES else None
     if next_type is None and generation in SIZES:
-        return False, None, f"one size is no comparison, and {only} is the largest"
+        return False, None, f"nothing to compare with, and {only} is the largest"
     larger = next_type or "twice as many cores"
     return (
         False,
         next_type,
-        f"one size is no comparison: run on {larger}, too, and compare its rate per core with {only}'s",
+        f"nothing to compare with: run on {larger}, too, and compare its rate per core with {only}'s",
     )
 
 

@@ -40,7 +40,7 @@ _WORKER_TEXTS = tuple(name for name in _WORKER_FIELDS if name not in ("index", "
 _RUN_ID = re.compile(r"(?P<base>[A-Za-z0-9._-]+)-(?P<day>\d{8})-(?P<clock>\d{6})-(?P<tail>[0-9a-f]{4})")
 
 
-def rehearses(argv: Sequence[str]) -> bool:
+def is_rehearsal_command(argv: Sequence[str]) -> bool:
     """Return whether a command is the rehearsal job, which prints made-up trainer output."""
     return any(argument == REHEARSAL_MODULE or argument.endswith("localpod/rehearsal.py") for argument in argv)
 
@@ -123,7 +123,7 @@ class Run:
     @property
     def is_rehearsal(self) -> bool:
         """Return whether it is the rehearsal job of a local pod."""
-        return rehearses(self.job.argv)
+        return is_rehearsal_command(self.job.argv)
 
     @property
     def cores_expected(self) -> int | None:

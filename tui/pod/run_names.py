@@ -30,11 +30,11 @@ def readable_name(name: str) -> str:
     plain = unicodedata.normalize("NFKD", name.translate(_LIGATURES))
     lost = "".join(dict.fromkeys(filter(_UNREPRESENTABLE.match, plain)))
     if lost:
-        raise _refused(name, f"its ID cannot contain {_shortened(lost)}")
+        raise _refusal_error(name, f"its ID cannot contain {_shorten(lost)}")
     unmarked = "".join(letter for letter in plain if not unicodedata.combining(letter))
     fit = safe_name(unmarked)
     if not fit:
-        raise _refused(name, "it has no letter or digit")
+        raise _refusal_error(name, "it has no letter or digit")
     return fit
 
 
@@ -43,11 +43,11 @@ def safe_name(name: str) -> str:
     return _UNFIT.sub("-", name)[:_LONGEST].strip("-.")
 
 
-def _refused(name: str, why: str) -> UsageError:
+def _refusal_error(name: str, why: str) -> UsageError:
     remedy = "use Latin letters, digits and . _ - in --name"
-    return UsageError(f"a run cannot be called {_shortened(name)!r}", why=why, remedy=remedy)
+    return UsageError(f"a run cannot be called {_shorten(name)!r}", why=why, remedy=remedy)
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     shown = one_line(text)
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"

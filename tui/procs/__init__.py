@@ -1,1 +1,1 @@
-"""Processes of this machine: liveness, signals, environment, imports."""
+"""Processes of this machine: liveness, signals, environment, imports, garbage, the limit on open files."""

@@ -17,7 +17,7 @@ from tui.reports.layout import number
 from tui.reports.rates import rate_over_run
 from tui.reports.summary import Summary
 from tui.text.durations import UNKNOWN, format_clock
-from tui.text.numbers import figure, significant
+from tui.text.numbers import format_figure, round_figure
 from tui.text.printable import one_line
 
 _NUMBER = re.compile(r"-\.?\d.*")
@@ -80,15 +80,15 @@ def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
     first, unit = _rate(summaries[0]), summaries[0].snapshot.rate_unit
     base = None if first is None or not summaries[0].cores else first / len(summaries[0].cores)
     return tuple(
-        _compared(summary, first, base) if summary.snapshot.rate_unit == unit else _compared(summary, None, None)
+        _compare(summary, first, base) if summary.snapshot.rate_unit == unit else _compare(summary, None, None)
         for summary in summaries
     )
 
 
-def _compared(summary: Summary, first: float | None, base: float | None) -> Compared:
+def _compare(summary: Summary, first: float | None, base: float | None) -> Compared:
     rate = _rate(summary)
     per_core = None if rate is None or not summary.cores else rate / len(summary.cores)
-    newest = [significant(summary.loss.median)] if summary.loss else []
+    newest = [round_figure(summary.loss.median)] if summary.loss else []
     losses = [loss for loss in (*(point.loss for point in summary.chart), *newest) if loss is not None]
     return Compared(
         summary,
@@ -139,7 +139,7 @@ _ROWS: tuple[tuple[str, Callable[[Compared], str | None]], ...] = (
     ("rate, newest", lambda run: _with_unit(run.summary.snapshot.rate_total, run)),
     ("rate, median core", lambda run: _with_unit(run.rate_median, run) if run.rate_total is None else None),
     ("rate per core", lambda run: _number(run.rate_per_core)),
-    ("speed-up", lambda run: None if run.speedup is None else f"{figure(run.speedup)} x"),
+    ("speed-up", lambda run: None if run.speedup is None else f"{format_figure(run.speedup)} x"),
     ("efficiency", lambda run: None if run.efficiency is None else f"{run.efficiency * 100:.0f} %"),
     ("code", lambda run: None if run.summary.facts.code_hash is None else run.summary.facts.code_hash[:12]),
 )

@@ -12,7 +12,7 @@ import numpy as np
 from tui.logs.core_row import HAS_LOSS, HAS_RATE, json_number, optional_int
 from tui.logs.log_time import format_time
 from tui.logs.snapshot import Snapshot
-from tui.text.numbers import significant
+from tui.text.numbers import round_figure
 
 MOST_POINTS = 1 << 18
 """Most points of all curves together: with more than 4,096 cores, each has fewer than 64."""
@@ -58,7 +58,7 @@ def chart_of(snapshot: Snapshot) -> tuple[ChartPoint, ...]:
         ChartPoint(
             None if epoch < 0 else int(epoch),
             None if step < 0 else int(step),
-            *(significant(value) if math.isfinite(value) else None for value in figures),
+            *(round_figure(value) if math.isfinite(value) else None for value in figures),
         )
         for epoch, step, *figures in zip(*columns, strict=True)
     )

@@ -10,7 +10,7 @@ from tui.logs.core_row import json_figure
 from tui.logs.snapshot import CoreState, Snapshot
 from tui.logs.state.straggler_cost import straggler_costs
 from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import format_utc
 
@@ -242,7 +242,7 @@ def _how_late(finding: Finding) -> str:
 
 
 def _steps_behind(steps: int) -> str:
-    return f"{count_noun(steps, 'step')} behind"
+    return f"{format_count(steps, 'step')} behind"
 
 
 def _of_loss(finding: Finding, place: str, *, is_over: bool) -> str:

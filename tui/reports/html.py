@@ -13,7 +13,7 @@ from tui.reports.layout import REPORT_OF, ReportTable, moment, number, report_of
 from tui.reports.rates import rate_title
 from tui.reports.summary import Summary
 from tui.text.durations import format_clock
-from tui.text.printable import count_noun, one_line
+from tui.text.printable import format_count, one_line
 
 _WIDTH, _HEIGHT = 720, 220
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 26
@@ -100,7 +100,7 @@ def write_html(summary: Summary) -> str:
 def _where(summary: Summary) -> str:
     facts = summary.facts
     location = "/".join(part for part in (facts.zone, facts.slice) if part)
-    workers = count_noun(len(summary.workers), "worker") if summary.workers else ""
+    workers = format_count(len(summary.workers), "worker") if summary.workers else ""
     parts = (location, facts.accelerator_type or "", workers, moment(facts.started))
     return one_line(" · ".join(part for part in parts if part))
 

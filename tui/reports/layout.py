@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import timezone
 
 from tui.logs.core_row import CoreRow
-from tui.pod.run import rehearses
+from tui.pod.run import is_rehearsal_command
 from tui.reports.rates import rate_in_words, rate_title
 from tui.reports.summary import Summary
 from tui.runs.record.exit_summary import core_state_in_words
 from tui.text.durations import UNKNOWN, format_clock
-from tui.text.numbers import figure
-from tui.text.printable import count_noun, one_line
+from tui.text.numbers import format_figure
+from tui.text.printable import format_count, one_line
 from tui.text.timestamps import parse_time
 
 MOST_CORES = 128
@@ -76,14 +76,14 @@ def report_of(summary: Summary) -> str:
 
 def warning(summary: Summary) -> str | None:
     """Return what a reader must know before anything else, if anything."""
-    return REHEARSAL if rehearses(summary.facts.argv) else None
+    return REHEARSAL if is_rehearsal_command(summary.facts.argv) else None
 
 
 def _outcome(summary: Summary) -> Section:
     snapshot = summary.snapshot
     sentences = [_verdict(summary), *summary.remarks]
     if snapshot.samples:
-        sentences.append(_reached(summary))
+        sentences.append(_describe_end(summary))
     if snapshot.max_accuracy is not None:
         sentences.append(f"Best accuracy: {number(snapshot.max_accuracy)} %.")
     if (seconds := snapshot.facts.get("total_train_time")) is not None:
@@ -92,7 +92,7 @@ def _outcome(summary: Summary) -> Section:
         sentences.append(f"Average rate, reported by the job: {number(rate)} examples/s.")
     if snapshot.data_wait_share is not None:
         sentences.append(f"Waited for data in the last epoch: {snapshot.data_wait_share * 100:.1f} % of the time.")
-    if summary.rate_check is not None and summary.rate_check.agree:
+    if summary.rate_check is not None and summary.rate_check.rates_agree:
         check = summary.rate_check
         sentences.append(
             f"Sum of per-core GlobalRate in epoch {check.epoch}: {number(check.cores_sum)} examples/s "
@@ -106,7 +106,7 @@ def _verdict(summary: Summary) -> str:
     lasted = f" after {format_clock(summary.seconds)}" if summary.seconds is not None else ""
     if not facts.is_run:
         covers = f"Duration: {format_clock(summary.seconds)}." if summary.seconds is not None else ""
-        lines = count_noun(summary.snapshot.lines, "line")
+        lines = format_count(summary.snapshot.lines, "line")
         return f"A saved log of {lines}, {summary.snapshot.samples:,} of them training lines. {covers}".strip()
     verdicts = {
         "succeeded": _success(lasted, facts.attempt),
@@ -121,15 +121,15 @@ def _success(lasted: str, restarts: int) -> str:
     if not restarts:
         return f"Succeeded{lasted}: every worker exited with code 0."
     when = f"{lasted} and" if lasted else " after"
-    return f"Succeeded{when} {count_noun(restarts, 'restart')}: in the end every worker exited with code 0."
+    return f"Succeeded{when} {format_count(restarts, 'restart')}: in the end every worker exited with code 0."
 
 
-def _reached(summary: Summary) -> str:
+def _describe_end(summary: Summary) -> str:
     snapshot = summary.snapshot
     reached = (("epoch", snapshot.median_epoch), ("step", snapshot.median_step))
     position = ", ".join(f"{name} {value}" for name, value in reached if value is not None)
     begin = "Ended at" if summary.facts.is_final else "At"
-    text = f"{begin} {position or 'an unknown step'}, on {count_noun(len(summary.cores), 'core')}"
+    text = f"{begin} {position or 'an unknown step'}, on {format_count(len(summary.cores), 'core')}"
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
@@ -250,7 +250,7 @@ def _cores(summary: Summary) -> Section:
 def _log(summary: Summary) -> Section:
     snapshot = summary.snapshot
     read = ((snapshot.lines, "line"), (snapshot.bytes, "byte"), (snapshot.samples, "training line"))
-    sentences = [", ".join(count_noun(count, noun) for count, noun in read) + "."]
+    sentences = [", ".join(format_count(count, noun) for count, noun in read) + "."]
     if snapshot.dialects:
         counts = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(snapshot.dialects.items()))
         sentences.append(f"Lines by dialect: {counts}.")
@@ -267,4 +267,4 @@ def number(value: float | None, digits: int = 2) -> str:
     """Format a figure with separated thousands; a dash where it is unknown."""
     if value is None:
         return UNKNOWN
-    return figure(value, digits, apart=True)
+    return format_figure(value, digits, apart=True)

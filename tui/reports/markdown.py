@@ -35,10 +35,10 @@ def escape(text: str) -> str:
     """Escape text so that Markdown shows it unchanged; plain numbers need no escape."""
     if _NUMERIC.fullmatch(text):
         return text
-    return _SPECIAL.sub(lambda match: _escaped(match.group()), text)
+    return _SPECIAL.sub(lambda match: _escape(match.group()), text)
 
 
-def _escaped(mark: str) -> str:
+def _escape(mark: str) -> str:
     """Escape one mark with a backslash, or a link's scheme by writing its first letter as an entity."""
     if mark[0].isalpha():
         return f"&#{ord(mark[0])};{mark[1:]}"

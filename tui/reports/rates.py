@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from tui.logs.snapshot import Snapshot
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 
 _SHORT = {"examples/s": "ex/s", "tokens/s": "tok/s"}
 
@@ -31,9 +31,9 @@ def rate_in_short(snapshot: Snapshot) -> str:
 def rate_in_words(total: float | None, median: float | None, unit: str | None) -> str | None:
     """Return `7,900.00 examples/s, all cores` or `4.00 it/s (median core)`; None where no rate is known."""
     if total is not None:
-        return f"{figure(total, 2, apart=True)} {unit or ''}".strip() + ", all cores"
+        return f"{format_figure(total, 2, apart=True)} {unit or ''}".strip() + ", all cores"
     if median is not None:
-        return f"{figure(median, 2, apart=True)} {unit or '(unknown unit)'} (median core)"
+        return f"{format_figure(median, 2, apart=True)} {unit or '(unknown unit)'} (median core)"
     return None
 
 

@@ -19,7 +19,7 @@ from tui.reports.findings import finding_remarks, findings_of, straggler_rows
 from tui.runs.record.exit_summary import restart_sentences
 from tui.runs.record.findings import Finding
 from tui.runs.record.run_status import Restart
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import parse_time
 
@@ -105,14 +105,14 @@ class RateCheck:
     reported: float
 
     @property
-    def agree(self) -> bool:
+    def rates_agree(self) -> bool:
         """Return whether they differ by at most `RATES_AGREE`."""
         return self.reported > 0 and abs(self.cores_sum - self.reported) <= RATES_AGREE * self.reported
 
     def to_json(self) -> dict[str, Any]:
         """Return the check as in the JSON report, whose names are stable."""
         cores_sum = json_figure(self.cores_sum)
-        return {"epoch": self.epoch, "cores_sum": cores_sum, "told": self.reported, "agree": self.agree}
+        return {"epoch": self.epoch, "cores_sum": cores_sum, "told": self.reported, "agree": self.rates_agree}
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Summary:
 
 def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
     """Combine the facts of a run with the snapshot of its logs."""
-    facts = _completed(facts, snapshot)
+    facts = _complete_facts(facts, snapshot)
     workers = _workers(facts, snapshot)
     check = _rate_check(snapshot)
     findings = findings_of(facts.findings, snapshot, is_over=facts.is_over, first_failure=facts.first_failure)
@@ -163,7 +163,7 @@ def loss_spread(snapshot: Snapshot) -> Spread | None:
     return snapshot.loss_spread
 
 
-def _completed(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
+def _complete_facts(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
     """Add the facts that only the log states, and mask secrets."""
     cluster = snapshot.facts.get("cluster") or {}
     hosts = {client["address"]: client["hostname"] for client in cluster.get("clients", ())}
@@ -257,8 +257,8 @@ def _remarks(
     if idle and snapshot.samples:
         remarks.append(f"{name_ranks('Worker', idle)} printed no training line.")
     remarks += _missing_remarks(missing, snapshot)
-    if check is not None and not check.agree:
-        cores_sum, reported = figure(check.cores_sum, apart=True), figure(check.reported, apart=True)
+    if check is not None and not check.rates_agree:
+        cores_sum, reported = format_figure(check.cores_sum, apart=True), format_figure(check.reported, apart=True)
         lacking = f"the sum lacks {name_ranks('core', missing.cores)}, which printed no line"
         remarks.append(
             f"Sum of per-core GlobalRate in epoch {check.epoch}: {cores_sum} examples/s, but the job reports "

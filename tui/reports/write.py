@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tui.errors import UsageError
-from tui.reports.data import write_csv, write_curves, write_json
 from tui.reports.html import write_html
+from tui.reports.json_csv import write_csv, write_curves, write_json
 from tui.reports.layout import REPORT_OF, report_of
 from tui.reports.markdown import write_markdown
 from tui.reports.summary import Summary

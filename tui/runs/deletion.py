@@ -57,7 +57,7 @@ def delete_unreadable(damaged: NoRecordError, runs_home: Path, *, anyway: bool =
     if not anyway and directory.events_size() and not status_of(directory).state.is_over:
         why = "its record cannot be read, and by its events it is not over"
         remedy = "--on here forgets it on this machine; tpu-tui runs then finds it on its workers again"
-        raise UsageError(f"{path.name} may go on", why=why, remedy=remedy)
+        raise UsageError(f"{path.name} may still be running", why=why, remedy=remedy)
     _remove(directory)
 
 
@@ -104,7 +104,7 @@ async def _delete_on(run: Run, fleet: Fleet, index: int) -> DeleteAnswer:
     try:
         result = await fleet.run(index, call.command, input=call.input, timeout=QUERY_TIMEOUT_S)
     except TpuTuiError as error:
-        return DeleteAnswer(index, False, error.explanation)
+        return DeleteAnswer(index, deleted=False, detail=error.explanation)
     for answer in parse_answers(call.nonce, result.stdout):
         if answer.word in ("deleted", "alive"):
             return DeleteAnswer(index, answer.word == "deleted", answer.text)

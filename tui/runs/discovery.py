@@ -100,7 +100,7 @@ async def discover(
     problems = [answers for answers in collected.values() if isinstance(answers, TpuTuiError)]
     listings = {index: answers for index, answers in collected.items() if not isinstance(answers, TpuTuiError)}
     listed: set[str] = set().union(*listings.values())
-    chosen = _chosen(listings, known) if only is None else listed & {only}
+    chosen = _choose_runs(listings, known) if only is None else listed & {only}
     nothing: dict[int, Answer | None] = dict.fromkeys(listings)
     by_run = {
         run_id: {index: answers[run_id] for index, answers in listings.items() if run_id in answers}
@@ -116,7 +116,7 @@ async def discover(
     return Discovery(tuple(newest_first), tuple(problems), left_out)
 
 
-def _chosen(listings: Mapping[int, Mapping[str, Answer]], known: Container[str]) -> set[str]:
+def _choose_runs(listings: Mapping[int, Mapping[str, Answer]], known: Container[str]) -> set[str]:
     """Return the known runs and the newest others of each worker, those that may be alive first."""
     chosen: set[str] = set()
     for answers in listings.values():
@@ -192,7 +192,7 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
     that reach the workers from here. A keeper that is then started mirrors every worker from byte 0 and, being the
     newest, applies the run's policies.
     """
-    if directory := _known_here(found.run.id, runs_home):
+    if directory := _find_here(found.run.id, runs_home):
         if directory.foreign is None:
             record_worker_answers(directory, found.answers)
         return directory
@@ -216,7 +216,7 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
     return directory
 
 
-def _known_here(run_id: str, runs_home: Path) -> RunDirectory | None:
+def _find_here(run_id: str, runs_home: Path) -> RunDirectory | None:
     """Return the run's directory on this machine, even if it was renamed."""
     path = runs_home / run_id
     return RunDirectory.open(path) if path.is_dir() else find_by_record(runs_home, run_id)

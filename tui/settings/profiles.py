@@ -66,13 +66,13 @@ def read_profile(home: Path, name: str, user_home: Path) -> Profile:
         raise UsageError(f"profile {name} cannot be read", why=why) from None
     except OSError as error:
         raise UsageError(f"profile {name} cannot be read", why=f"{path}: {error.strerror}") from None
-    document = _parsed(name, path, text)
+    document = _parse_toml(name, path, text)
     values = {key: value for key, value in document.items() if key != LOCAL_TABLE}
     local = document.get(LOCAL_TABLE, {})
-    return Profile(name, path, _checked(values, path, text, user_home), local if isinstance(local, dict) else {})
+    return Profile(name, path, _check_values(values, path, text, user_home), local if isinstance(local, dict) else {})
 
 
-def _parsed(name: str, path: Path, text: str) -> dict[str, Any]:
+def _parse_toml(name: str, path: Path, text: str) -> dict[str, Any]:
     """Parse a profile's TOML; the parser is loaded only where there is a profile."""
     if sys.version_info >= (3, 11):
         import tomllib
@@ -100,7 +100,7 @@ def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
     path = profile_path(home, name)
     document = {key: _plain(value) for key, value in values.items() if value is not None}
     settings = {key: value for key, value in document.items() if key != LOCAL_TABLE}
-    _checked(settings, path, "", Path.home())
+    _check_values(settings, path, "", Path.home())
     try:
         make_private(path.parent)
         with replace_file(path, durable=True) as file:
@@ -110,7 +110,7 @@ def save_profile(home: Path, name: str, values: Mapping[str, Any]) -> Path:
     return path
 
 
-def _checked(values: Mapping[str, Any], path: Path, text: str, user_home: Path) -> dict[str, Any]:
+def _check_values(values: Mapping[str, Any], path: Path, text: str, user_home: Path) -> dict[str, Any]:
     place = Place(path.parent, user_home)
     fields = {field.name: field for field in FIELDS}
     checked = {}

@@ -15,10 +15,10 @@ from tui.aio.backoff import backoff
 from tui.aio.timeouts import within
 from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
-from tui.ssh.exec.command import OUTPUT_LIMIT, OnOutput, OutputBudget, RunningCommand
+from tui.ssh.exec.command import OUTPUT_LIMIT_BYTES, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import PortState, classify_port, unanswered_port
-from tui.ssh.stream_limits import STREAM_WINDOW
+from tui.ssh.stream_limits import WINDOW_BYTES
 
 if TYPE_CHECKING:
     from tui.ssh.transport.client_callbacks import LoginClient
@@ -33,7 +33,7 @@ _BY_SH = "exec sh -c '"
 """The beginning of commands that any login shell passes on to sh, such as those of `script_protocol.Call`."""
 
 
-def limited(command: str, seconds: float) -> str:
+def with_time_limit(command: str, seconds: float) -> str:
     """Return the command with a time limit that the worker enforces even when this machine is gone.
 
     OpenSSH forwards signals only since 7.9, and never to root's commands, so coreutils' `timeout` is used. A command
@@ -147,7 +147,7 @@ class WorkerConnection:
         opening the session may take as long. `keep` bounds the output held in memory, `on_output` gets all of it.
         Cancelling sends TERM. Raises SshError when the connection is lost or the server opens no session.
         """
-        line = command if timeout is None else limited(command, timeout)
+        line = command if timeout is None else with_time_limit(command, timeout)
         channel, running = await self._open(
             lambda: self.connection.create_session(
                 lambda: RunningCommand(self.worker, keep, on_output), line, encoding=None, request_pty=False
@@ -161,7 +161,7 @@ class WorkerConnection:
             done, _ = await asyncio.wait({running.ended}, timeout=timeout)
             if not done:
                 await self._end(channel, running)
-            return self._completed(running, timed_out=not done)
+            return self._make_result(running, timed_out=not done)
         except asyncio.CancelledError:
             with contextlib.suppress(OSError, asyncssh.Error):
                 channel.send_signal("TERM")
@@ -178,7 +178,7 @@ class WorkerConnection:
         The caller must `close()` it, or read both streams to their end, `stream_limits.READ_BYTES` at a time.
         """
         process: asyncssh.SSHClientProcess[bytes] = await self._open(
-            lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=STREAM_WINDOW)
+            lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=WINDOW_BYTES)
         )
         self._watchers.start(self._free_slot_after(process))
         return process
@@ -225,7 +225,7 @@ class WorkerConnection:
             if not await self._slots.take():
                 raise errors.SESSION_TAKEN.error(self.worker)
             try:
-                return await self._opened(opener, timeout)
+                return await self._open_session(opener, timeout)
             except asyncssh.ChannelOpenError as error:
                 crowded = self._slots.shrink()
                 self._slots.give()
@@ -236,7 +236,7 @@ class WorkerConnection:
                 raise
             await asyncio.sleep(next(waits))
 
-    async def _opened(self, opener: Callable[[], Awaitable[Any]], timeout: float | None) -> Any:
+    async def _open_session(self, opener: Callable[[], Awaitable[Any]], timeout: float | None) -> Any:
         if not self.alive:
             raise errors.lost_error(self.worker, self.cause, started=False)
         try:
@@ -258,9 +258,9 @@ class WorkerConnection:
             if done:
                 return
 
-    def _completed(self, running: RunningCommand, *, timed_out: bool) -> CommandResult:
+    def _make_result(self, running: RunningCommand, *, timed_out: bool) -> CommandResult:
         if running.output_limit_exceeded:
-            raise errors.TOO_MUCH_OUTPUT.error(self.worker, mebibytes=OUTPUT_LIMIT >> 20)
+            raise errors.TOO_MUCH_OUTPUT.error(self.worker, mebibytes=OUTPUT_LIMIT_BYTES >> 20)
         silent = running.exit_code is None and running.signal is None
         if not timed_out and silent and (running.ended.result() is not None or not self.alive):
             raise errors.lost_error(self.worker, self.cause or str(running.ended.result() or ""))

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tui.aio.backoff import backoff
 from tui.aio.fan_out import as_worker_error, for_each_worker
-from tui.aio.rlimit import RESERVED_FILES, raise_file_limit
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
+from tui.procs.file_limit import RESERVED_FILES, raise_file_limit
 from tui.ssh import errors
 from tui.ssh.config.access import Access, Login, Prompter, configured_logins, login_to, logins_to
-from tui.ssh.exec.port_probe import LoginResult, LoginTimings, PortState
+from tui.ssh.exec.port_probe import PortState
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys
 from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
 from tui.ssh.transport.jump_hosts import JumpHosts
+from tui.ssh.transport.login_result import LoginResult, LoginTimings
 from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 from tui.ssh.transport.proxy_command import ProxyCommands, ProxyRoute
 
@@ -94,7 +95,7 @@ class Fleet:
     async def close(self) -> None:
         """Close every connection; jump hosts come last, because workers are reached through them."""
         self._closed = True
-        connections = self._made()
+        connections = self._connections()
         self._live, self._spare = {}, {}
         await asyncio.gather(*(connection.close() for connection in connections), return_exceptions=True)
         await self._jumps.close()
@@ -321,11 +322,11 @@ class Fleet:
         finally:
             self._dialing -= 1
 
-    def _made(self) -> list[WorkerConnection]:
+    def _connections(self) -> list[WorkerConnection]:
         return [*self._live.values(), *self._spare.values()]
 
     def _has_room(self) -> bool:
-        connections = self._made()
+        connections = self._connections()
         if self._dialing + len(connections) < self._room:
             return True
         return self._dialing + sum(connection.alive for connection in connections) < self._room

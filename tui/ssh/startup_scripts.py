@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tui.aio.fan_out import cancel_all
 from tui.errors import TpuTuiError
 from tui.pod.creation.slice_request import WorkerStartup
-from tui.pod.creation.startup_journal import MOST_LINES, UNIT, startup_of
+from tui.pod.creation.startup_journal import MOST_LINES, UNIT, parse_startup
 from tui.ssh.exec.script_protocol import no_answer_error, parse_answers
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def read_startup(fleet: Fleet, state: WorkerStartup) -> WorkerStartup:
     answers = parse_answers(nonce, result.stdout)
     if not answers or answers[-1].word != "end":
         raise no_answer_error(state.worker, "no answer about its startup script", result.stderr, result.exit_code)
-    return startup_of(state, answers[0].fields, [answer.text for answer in answers if answer.word == "line"])
+    return parse_startup(state, answers[0].fields, [answer.text for answer in answers if answer.word == "line"])
 
 
 async def follow_startup_scripts(

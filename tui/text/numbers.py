@@ -40,12 +40,12 @@ def is_number(value: Any, least: float, most: float) -> TypeGuard[int | float]:
     return type(value) in (int, float) and least <= value <= most
 
 
-def significant(value: float) -> float:
+def round_figure(value: float) -> float:
     """Round to significant digits, so that binary arithmetic does not show: 748.86, not 748.8599999999999."""
     return float(f"{value:.{_FIGURE_DIGITS}g}")
 
 
-def figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
+def format_figure(value: float, decimals: int = 2, *, apart: bool = False) -> str:
     """Format a number with `decimals`; with `apart`, separate thousands by `,`.
 
     A number too small for the decimals has three digits, one from 10¹² on has seven and an exponent.

@@ -43,6 +43,6 @@ def one_line(text: str | bytes) -> str:
     return " ".join(printable(text).split())
 
 
-def count_noun(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return `1 core` or `1,024 cores`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

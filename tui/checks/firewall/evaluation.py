@@ -70,7 +70,7 @@ def _decide(
     for rule in ordered:
         if rule.direction != direction or rule.level == decided_level:
             continue
-        share = _matched(rule, source, target, port)
+        share = _share_matched(rule, source, target, port)
         if share == _ALL and rule.action != NEXT and rule.level != left_level:
             decision = Decision(rule.action == ALLOW, rule, direction)
             break
@@ -84,7 +84,7 @@ def _decide(
     return Decision(None, differing[0], direction) if differing else decision
 
 
-def _matched(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> int:
+def _share_matched(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpoint, port: int) -> int:
     """Return how many of the connections between the two a rule matches: none, some (or unknown), all."""
     ingress = rule.direction == "INGRESS"
     if not any(first <= port <= last for first, last in rule.ports) or not _applies(
@@ -93,8 +93,8 @@ def _matched(rule: FirewallRule, source: FirewallEndpoint, target: FirewallEndpo
         return _NONE
     entering = _by_identity(rule, source) if ingress else _NONE
     names_others = bool(rule.source_tags or rule.source_accounts or (ingress and rule.also))
-    far = max(entering, _covered(source.network, rule.source_ranges, _NONE if names_others else _ALL))
-    near = _covered(target.network, rule.destination_ranges, _NONE if rule.also and not ingress else _ALL)
+    far = max(entering, _share_covered(source.network, rule.source_ranges, _NONE if names_others else _ALL))
+    near = _share_covered(target.network, rule.destination_ranges, _NONE if rule.also and not ingress else _ALL)
     if rule.also:
         far, near = (max(far, _SOME), near) if ingress else (far, max(near, _SOME))
     return min(far, near, _SOME if rule.only else _ALL)
@@ -114,7 +114,7 @@ def _by_identity(rule: FirewallRule, source: FirewallEndpoint) -> int:
     return _ALL if named and source.inside else _NONE
 
 
-def _covered(network: str, ranges: Iterable[str], without_ranges: int) -> int:
+def _share_covered(network: str, ranges: Iterable[str], without_ranges: int) -> int:
     """Return how much of an IPv4 network lies within the ranges; IPv6 ranges contain none of it."""
     if not ranges:
         return without_ranges

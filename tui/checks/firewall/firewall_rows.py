@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from tui.checks.bucket_region import region_of
+from tui.checks.bucket_region import storage_region
 from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.checks.firewall.evaluation import Decision, FirewallEndpoint, decide
 from tui.checks.port_checks import DEFAULT_PORTS, allow_command, firewall_remedy, smallest_network
@@ -24,7 +24,7 @@ _SEVERITY = {False: 0, None: 1, True: 2}
 
 async def read_rules(slice_: Slice, reader: FirewallRules) -> Ruleset | TpuTuiError:
     """Return the rules of the slice's network and region, or why they cannot be read."""
-    region = region_of(slice_.zone)
+    region = storage_region(slice_.zone)
     try:
         return await reader.read(slice_.network, slice_.project, region.lower() if region else None)
     except TpuTuiError as error:
@@ -126,7 +126,7 @@ def _port_row(
     port: int,
     probed: Sequence[CheckRow],
 ) -> CheckRow:
-    decision = _between(rules, workers, port)
+    decision = _decide_between(rules, workers, port)
     states = [row.state for row in probed if row.check == "ports" and row.port == port and row.state]
     blocked = states.count("filtered")
     probes = f"; probes: {len(states) - blocked} of {len(states)} get through" if states else ""
@@ -148,7 +148,7 @@ def _port_row(
     return _row("fail", detail + probes, _remedy(slice_, "allow", port, span, decision))
 
 
-def _between(rules: Sequence[FirewallRule], workers: Sequence[FirewallEndpoint], port: int) -> Decision:
+def _decide_between(rules: Sequence[FirewallRule], workers: Sequence[FirewallEndpoint], port: int) -> Decision:
     """Return one decision for all pairs if the rules treat them alike, else the strictest pair's."""
     span = str(smallest_network([worker.network for worker in workers]))
     all_workers = FirewallEndpoint(span, workers[0].tags, workers[0].account)

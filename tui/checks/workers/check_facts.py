@@ -21,7 +21,7 @@ from tui.text.printable import one_line
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
 
-ASK_TIMEOUT = 30.0
+ASK_TIMEOUT_S = 30.0
 """Seconds for the whole call, in case a disk or an interpreter hangs."""
 END, SILENT = "end", "its state could not be read"
 """The last answer of each worker, and the sentence of the error for a missing one."""
@@ -159,7 +159,7 @@ def ask_over_sessions(fleet: Fleet) -> Ask:
     """Return a function that makes each call in a new session."""
 
     async def ask(index: int, call: Call) -> list[Answer]:
-        result = await fleet.run(index, call.command, input=call.input, timeout=ASK_TIMEOUT)
+        result = await fleet.run(index, call.command, input=call.input, timeout=ASK_TIMEOUT_S)
         if result.timed_out:
             raise late_error(index)
         answers = parse_answers(call.nonce, result.stdout)
@@ -175,7 +175,7 @@ def late_error(index: int) -> WorkerError:
     return WorkerError(
         SILENT,
         worker=index,
-        why=f"no complete answer within {ASK_TIMEOUT:.0f} s",
+        why=f"no complete answer within {ASK_TIMEOUT_S:.0f} s",
         remedy=f"check whether a disk or the interpreter hangs: `tpu-tui exec … --worker {index} --timeout 60 -- df`",
     )
 

@@ -1,4 +1,4 @@
-"""Comparison of workers: versions, synced code and clocks; and whether the runtime fits the slice."""
+"""Comparison of workers: versions, synced code and clocks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from tui.checks.check_row import CheckRow, make_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.workers.check_facts import Clock, Facts
-from tui.pod import accelerator
-from tui.pod.slice import Slice
 from tui.text.durations import format_duration
 from tui.text.printable import one_line
 from tui.text.ranks import name_ranks
@@ -24,36 +22,6 @@ _ENOUGH_TO_VOTE = 3
 _RELEASE = re.compile(r"\d+\.\d+")
 _HASH_SHOWN = 12
 """Characters of a hash to show."""
-_RUNTIMES = (
-    (re.compile(r"v2-alpha-tpuv5-lite\b.*"), ("v5litepod",)),
-    (re.compile(r"v2-alpha-tpuv5\b.*"), ("v5p",)),
-    (re.compile(r"v2-alpha-tpuv6e\b.*"), ("v6e",)),
-    (re.compile(r"tpu-vm-v4-.*|tpu-vm-.*-v4|v2-alpha-tpuv4\b.*"), ("v4",)),
-    (re.compile(r"tpu-ubuntu2204-base|v2-alpha|tpu-vm-.*"), ("v2", "v3", "v4")),
-)
-"""The TPU generations of each runtime version (Cloud TPU documentation, TPU software versions)."""
-_RUNTIME_OF = {
-    "v5litepod": "v2-alpha-tpuv5-lite",
-    "v5p": "v2-alpha-tpuv5",
-    "v6e": "v2-alpha-tpuv6e",
-}
-
-
-def runtime_rows(slice_: Slice) -> list[CheckRow]:
-    """Return whether the runtime version fits the accelerator; nothing for VMs without a TPU runtime."""
-    kind = accelerator.parse(slice_.accelerator_type or "")
-    runtime = slice_.runtime_version
-    if kind is None or not runtime or slice_.tpu_node:
-        return []
-    made_for = next((generations for pattern, generations in _RUNTIMES if pattern.fullmatch(runtime)), None)
-    if made_for is None:
-        detail = f"it is not known whether {runtime} is right for {kind.name}"
-        return [make_row("runtime", "unknown", detail)]
-    if kind.generation in made_for:
-        return [make_row("runtime", "pass", f"{runtime} is the right runtime for {kind.name}")]
-    recommended = _RUNTIME_OF.get(kind.generation, "tpu-ubuntu2204-base")
-    detail = f"{runtime} is a runtime for {', '.join(made_for)}, and this is a {kind.name}"
-    return [make_row("runtime", "fail", detail, f"recreate it with --version {recommended}")]
 
 
 def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
@@ -187,7 +155,7 @@ def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[Chec
     error = max(clock.error for clock in clocks.values())
     if voted and _apart(usual, error) > limits.clock_skew_seconds:
         odd.append(_clock_row(None, -usual, error, "the workers'", limits))
-    return [*rows, *odd] if odd else [*rows, _agreed(clocks)]
+    return [*rows, *odd] if odd else [*rows, _agreement_row(clocks)]
 
 
 def _apart(ahead: float, error: float) -> float:
@@ -203,7 +171,7 @@ def _clock_row(worker: int | None, ahead: float, error: float, reference: str, l
     return make_row("clock", status, detail, f"set it {where}: sudo systemctl restart chrony", worker=worker)
 
 
-def _agreed(clocks: Mapping[int, Clock]) -> CheckRow:
+def _agreement_row(clocks: Mapping[int, Clock]) -> CheckRow:
     furthest = max(abs(clock.ahead) + clock.error for clock in clocks.values())
     detail = f"{'clock agrees' if len(clocks) == 1 else 'clocks agree'} with this machine to {furthest:.2f} s"
     return make_row("clock", "pass", detail)

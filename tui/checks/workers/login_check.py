@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tui.checks.check_row import CheckRow, error_row, make_row
 
 if TYPE_CHECKING:
-    from tui.ssh.exec.port_probe import LoginResult
+    from tui.ssh.transport.login_result import LoginResult
 
 _CHECKS = ("tcp", "handshake", "host_key", "reachability")
 """The steps of a login, in order; `reachability`, the last, is the complete login."""
@@ -20,11 +20,11 @@ def login_rows(result: LoginResult) -> list[CheckRow]:
     for check in _CHECKS:
         if result.error is not None and check == _CHECK_OF_STAGE.get(result.stage, "reachability"):
             return [*rows, error_row(check, "fail", result.error, worker=result.worker)]
-        rows.append(make_row(check, "pass", _passed(check, result), worker=result.worker))
+        rows.append(make_row(check, "pass", _describe_step(check, result), worker=result.worker))
     return rows
 
 
-def _passed(check: str, result: LoginResult) -> str:
+def _describe_step(check: str, result: LoginResult) -> str:
     if check == "tcp":
         return "connected" + _after(result.connected)
     if check == "handshake":

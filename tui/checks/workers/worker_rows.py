@@ -13,7 +13,7 @@ from tui.pod import accelerator
 from tui.pod.slice import Slice
 from tui.pod.slice_commands import restart_advice
 from tui.ssh.exec.script_protocol import ScriptNotRunError
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 GIB = 1024**3
 _USUAL_PLACES = {"home": "home", "tmp": "/tmp"}
@@ -100,7 +100,7 @@ def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
     kind = accelerator.parse(slice_.accelerator_type or "")
     if facts.devices is None:
         return _row("chips", facts, "unknown", "could not read its chips")
-    text = f"{count_noun(facts.devices, 'chip')} found" if facts.devices else "no chip found"
+    text = f"{format_count(facts.devices, 'chip')} found" if facts.devices else "no chip found"
     if kind is None:
         detail = f"{text}; the expected number is not known"
         return _row("chips", facts, "pass" if facts.devices else "unknown", detail)

@@ -120,9 +120,9 @@ class ComputeClient:
             request = ApiRequest(
                 what, project or self.project, _SERVICE, "the Compute Engine API", role, self.endpoint
             )
-            raise self._explained(error, request, permission, tried_s) from error
+            raise self._explain(error, request, permission, tried_s) from error
 
-    def _explained(self, error: Exception, request: ApiRequest, permission: str, tried_s: float) -> TpuTuiError:
+    def _explain(self, error: Exception, request: ApiRequest, permission: str, tried_s: float) -> TpuTuiError:
         from google.api_core.exceptions import Forbidden
         from requests.exceptions import InvalidJSONError, RequestException
 

@@ -40,7 +40,7 @@ class LoginProfile:
         """The user name to log in with; None until the account has one for the project."""
         return self.users[0] if self.users else None
 
-    def lets_in(self, public: str | None) -> bool:
+    def accepts(self, public: str | None) -> bool:
         """Return whether the profile has a user name and this public key."""
         return self.user is not None and public is not None and _material(public) in map(_material, self.keys)
 
@@ -66,15 +66,15 @@ class OsLoginClient:
     def profile(self) -> LoginProfile:
         """Return the account's profile for the project. Raises CloudError."""
         what = f"the OS Login profile of {self.account} cannot be read"
-        return self._parsed(self._send(what, "GET", "/loginProfile"))
+        return self._parse_profile(self._send(what, "GET", "/loginProfile"))
 
     def import_key(self, public: str) -> LoginProfile:
         """Add a public key to the profile, which makes its account for the project; return the new profile."""
         what = f"the SSH key cannot be added to the OS Login profile of {self.account}"
         answer = self._send(what, "POST", ":importSshPublicKey", {"key": public})
-        return self._parsed(answer.get("loginProfile") or {})
+        return self._parse_profile(answer.get("loginProfile") or {})
 
-    def _parsed(self, document: Mapping[str, Any]) -> LoginProfile:
+    def _parse_profile(self, document: Mapping[str, Any]) -> LoginProfile:
         accounts = sorted(document.get("posixAccounts") or (), key=lambda account: not account.get("primary"))
         keys = (document.get("sshPublicKeys") or {}).values()
         return LoginProfile(
@@ -111,7 +111,7 @@ def login_profile(settings: Settings, public: str | None = None) -> LoginProfile
     """Return the login's profile, after adding this public key where the profile lacks it, as gcloud's ssh does."""
     with closing(OsLoginClient(settings)) as client:
         profile = client.profile()
-        return profile if public is None or profile.lets_in(public) else client.import_key(public)
+        return profile if public is None or profile.accepts(public) else client.import_key(public)
 
 
 def _account_of(credentials: Any) -> str:

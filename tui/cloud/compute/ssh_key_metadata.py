@@ -27,7 +27,7 @@ class KeyEntry:
     expires: datetime | None = None
 
 
-def entries(text: str) -> Iterator[KeyEntry]:
+def parse_entries(text: str) -> Iterator[KeyEntry]:
     """Yield the valid entries; other lines are skipped, as the guest agent does."""
     for line in text.splitlines():
         user, colon, rest = line.strip().partition(":")
@@ -37,12 +37,12 @@ def entries(text: str) -> Iterator[KeyEntry]:
             yield KeyEntry(user, f"{fields[0]} {fields[1]}", expires)
 
 
-def lets_in(text: str, user: str, key: str, now: datetime | None = None) -> bool:
+def accepts(text: str, user: str, key: str, now: datetime | None = None) -> bool:
     """Return whether `ssh-keys` holds this key for this user, not expired."""
     now = now or datetime.now(timezone.utc)
     return any(
         (entry.user, entry.key) == (user, _bare(key)) and (entry.expires is None or entry.expires > now)
-        for entry in entries(text)
+        for entry in parse_entries(text)
     )
 
 
@@ -52,12 +52,12 @@ def with_key(text: str, user: str, key: str) -> str:
     return f"{text.rstrip(chr(10))}\n{line}" if text.strip() else line
 
 
-def is_user(name: str) -> bool:
+def is_valid_user(name: str) -> bool:
     """Return whether a line of `ssh-keys` can have this user: the name contains no blank and no colon."""
     return bool(name) and not any(letter.isspace() or letter == ":" for letter in name)
 
 
-def os_login(slice_metadata: Mapping[str, str], project_metadata: Mapping[str, str]) -> bool:
+def has_os_login(slice_metadata: Mapping[str, str], project_metadata: Mapping[str, str]) -> bool:
     """Return whether OS Login is enabled, which ignores keys in the metadata. The slice's own value wins."""
     for metadata in (slice_metadata, project_metadata):
         if OS_LOGIN in metadata:

@@ -100,7 +100,7 @@ class InstanceGroups:
         path = f"zones/{slice_.zone}/{_MANAGERS}/{slice_.name}"
         what = f"instance group {slice_.name} cannot be read"
         manager = await self._requests.get(what, _GET_PERMISSION, path) or {}
-        template, vms = await asyncio.gather(self._template(manager), self._managed(slice_.name, slice_.zone or ""))
+        template, vms = await asyncio.gather(self._template(manager), self._list_vms(slice_.name, slice_.zone or ""))
         return {"group": manager, "template": template, "vms": vms}
 
     async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:
@@ -125,9 +125,9 @@ class InstanceGroups:
         await self._requests.close()
 
     async def _vms(self, group: InstanceGroup) -> list[GroupVm]:
-        return [group_messages.vm_of(vm) for vm in await self._managed(group.name, group.zone)]
+        return [group_messages.vm_of(vm) for vm in await self._list_vms(group.name, group.zone)]
 
-    async def _managed(self, name: str, zone: str) -> list[dict[str, Any]]:
+    async def _list_vms(self, name: str, zone: str) -> list[dict[str, Any]]:
         return await self._items(
             f"the VMs of instance group {name} cannot be listed",
             _GET_PERMISSION,

@@ -315,11 +315,11 @@ class Buckets:
         try:
             return await asyncio.to_thread(call)
         except (GoogleAPIError, GoogleAuthError, RequestException, HTTPError) as error:
-            raise self._explained(error, what, time.monotonic() - started_at, role) from error
+            raise self._explain(error, what, time.monotonic() - started_at, role) from error
         except OSError as error:
             raise UsageError(what, why=str(error.strerror or error)) from None
 
-    def _explained(self, error: Exception, what: str, tried_s: float, role: str) -> TpuTuiError:
+    def _explain(self, error: Exception, what: str, tried_s: float, role: str) -> TpuTuiError:
         from google.api_core.exceptions import NotFound, RetryError
         from requests.exceptions import RequestException
         from urllib3.exceptions import HTTPError

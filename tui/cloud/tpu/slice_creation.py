@@ -62,9 +62,9 @@ class SliceCreation:
             async for line in self._progress(started, request, waits=waits):
                 yield CreationStep(line, started.name, clock() - started_at)
         except TpuTuiError as error:
-            raise await self._explained(error, request) from error.__cause__
+            raise await self._explain(error, request) from error.__cause__
 
-    async def _explained(self, error: TpuTuiError, request: SliceRequest) -> TpuTuiError:
+    async def _explain(self, error: TpuTuiError, request: SliceRequest) -> TpuTuiError:
         return await explain_creation(error, request, self._offers, self._api.project)
 
     async def _check(self, request: SliceRequest) -> None:
@@ -163,19 +163,19 @@ class SliceCreation:
             if state == "ACTIVE":
                 return
             if state in LEFTOVER_STATES:
-                raise await self._ended(queued, request)
+                raise await self._queue_end_error(queued, request)
             if line := reports.report(state, reason):
                 yield line
             await reports.pause()
 
-    async def _ended(self, queued: tpu_v2.QueuedResource, request: SliceRequest) -> TpuTuiError:
+    async def _queue_end_error(self, queued: tpu_v2.QueuedResource, request: SliceRequest) -> TpuTuiError:
         """Return why a queued resource no longer waits, and what can be done with it."""
         path = f"{request.zone}/{request.name}"
         reset = f"tpu-tui slices reset {path} puts it back into the queue"
         remedy = f"{reset}, tpu-tui slices delete --queued {path} removes it"
         if "failed_data" in queued.state and queued.state.failed_data.error.code:
             failure = self._wait.failure(queued.state.failed_data.error, _what(request))
-            error = await self._explained(failure, request)
+            error = await self._explain(failure, request)
             error.remedy = f"{error.remedy}; the queued resource stays: {remedy}"
             error.__cause__ = None
             return error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
-from tui.cloud.tpu.queued_requests import delete_queued
+from tui.cloud.tpu.queue_lifecycle import delete_queued
 from tui.cloud.tpu.tpu_client import ApiConnection, TpuConnection, TpuNodeConnection, request_options
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
@@ -26,7 +26,7 @@ _BUSY_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 """Pauses while another operation on the same node is in progress."""
 
 
-class Lifecycle:
+class SliceLifecycle:
     """Requests a change and waits for its long-running operation; a TPU Node is changed by v1 of the API."""
 
     def __init__(self, api: TpuConnection, node_api: TpuNodeConnection) -> None:
@@ -56,7 +56,7 @@ class Lifecycle:
                 kind, disks = ("TPU Node ", "") if slice_.is_tpu_node else ("", ", and its workers' disks")
                 yield f"would delete {kind}{name} in {zone}, now {slice_.state}{disks}"
             if queued is not None:
-                yield _stays(queued, other_nodes) if other_nodes else f"would delete {_described(queued, name)}"
+                yield _stays(queued, other_nodes) if other_nodes else f"would delete {_describe_queued(queued, name)}"
             return
         if node is not None:
             wait = OperationWait(self._api_of(node))
@@ -72,7 +72,7 @@ class Lifecycle:
         if queued is not None and other_nodes:
             yield _stays(queued, other_nodes)
         elif queued is not None:
-            async for progress in delete_queued(self._api, queued.name, _described(queued, name), force=True):
+            async for progress in delete_queued(self._api, queued.name, _describe_queued(queued, name), force=True):
                 yield progress
 
     def start(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
@@ -86,7 +86,7 @@ class Lifecycle:
     async def _turn(self, zone: str, name: str, verb: str, done: str, *, dry_run: bool) -> AsyncIterator[str]:
         path = await self._path(zone, name)
         what = f"slice {name} cannot be {done}"
-        node = await self._required(path, what)
+        node = await self._require_node(path, what)
         slice_, wait = tpu_messages.slice_of_node(node), OperationWait(self._api_of(node))
         if not can_stop(slice_):
             why = f"{CANNOT_STOP}, and it has {len(slice_.workers or slice_.node_endpoints)}"
@@ -176,7 +176,7 @@ class Lifecycle:
         members = [node for node in nodes if last_part(node.queued_resource) == short]
         return sorted({last_part(node.name) for node in members} - {name})
 
-    async def _required(self, path: str, what: str) -> tpu_v2.Node:
+    async def _require_node(self, path: str, what: str) -> tpu_v2.Node:
         """Return the node of a slice. Raises UsageError if there is none."""
         node = await self._wait.node(path)
         if node is None:
@@ -213,7 +213,7 @@ def _short(queued: tpu_v2.QueuedResource) -> str:
     return last_part(str(queued.name))
 
 
-def _described(queued: tpu_v2.QueuedResource, name: str) -> str:
+def _describe_queued(queued: tpu_v2.QueuedResource, name: str) -> str:
     """Describe a queued resource, with the slices other than `name` that it requests."""
     other_slices = sorted({*tpu_messages.queued_node_ids(queued)} - {name})
     also = f", which also requests {', '.join(other_slices)}," if other_slices else ""

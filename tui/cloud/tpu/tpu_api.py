@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tui.cloud.api_errors import did_not_answer
 from tui.cloud.inventory import Listing, gather_answers, join_some, no_such_slice, or_error, pick_slice
 from tui.cloud.tpu import tpu_messages
-from tui.cloud.tpu.queued_requests import QueuedRequests
+from tui.cloud.tpu.queue_lifecycle import QueueLifecycle
 from tui.cloud.tpu.slice_creation import SliceCreation
-from tui.cloud.tpu.slice_lifecycle import Lifecycle
+from tui.cloud.tpu.slice_lifecycle import SliceLifecycle
 from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection, request_options
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import (
@@ -51,9 +51,9 @@ class TpuApi:
         self._zones = settings.zones
         self._api = TpuConnection(settings, patience)
         self._node_api = TpuNodeConnection(settings, patience)
-        self.lifecycle = Lifecycle(self._api, self._node_api)
+        self.lifecycle = SliceLifecycle(self._api, self._node_api)
         """Deletes, starts and stops slices, and changes their metadata."""
-        self.queue = QueuedRequests(self._api)
+        self.queue = QueueLifecycle(self._api)
         """Deletes and resets queued resources."""
         self._creation = SliceCreation(self._api)
         self._node_creation = SliceCreation(self._node_api)

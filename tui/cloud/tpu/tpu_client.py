@@ -8,7 +8,7 @@ import importlib
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain, is_passing, is_unknown_location, retry_delay_s
+from tui.cloud.api_errors import ApiRequest, explain, is_transient, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
 from tui.cloud.retries import LISTING_RESTARTS, pauses, retry_limits
 from tui.errors import CloudError, TpuTuiError, UnknownZone, UsageError
@@ -103,7 +103,7 @@ class ApiConnection(Generic[Client]):
             except (GoogleAPIError, GoogleAuthError) as error:
                 is_lost = is_lost or isinstance(error, ServerError)
                 pause = max(retry_delay_s(error), next(waits))
-                is_final = not is_passing(error) or pause >= remaining_s
+                is_final = not is_transient(error) or pause >= remaining_s
                 if not is_final:
                     await asyncio.sleep(pause)
                 if recover is not None:
@@ -111,7 +111,7 @@ class ApiConnection(Generic[Client]):
                         if (recovered := await recover(is_lost)) is not None:
                             return recovered
                 if is_final:
-                    raise self._explained(error, what, clock() - started_at) from error
+                    raise self._explain(error, what, clock() - started_at) from error
         if answer is None:  # gRPC returns None for an answer that is not the message it expects
             why = "the service at that address is not the Cloud TPU API"
             raise CloudError(what, why=why, remedy="check endpoints in tpu-tui config show, and proxies on the way")
@@ -138,7 +138,7 @@ class ApiConnection(Generic[Client]):
             token = page.next_page_token
         return pages
 
-    def _explained(self, error: Exception, what: str, tried_s: float) -> TpuTuiError:
+    def _explain(self, error: Exception, what: str, tried_s: float) -> TpuTuiError:
         explained = explain(error, ApiRequest(what, self.project, endpoint=self._endpoint), tried_s)
         if is_unknown_location(error):
             return UnknownZone(explained.what, why=explained.why, remedy=explained.remedy)

@@ -34,7 +34,7 @@ def seconds(text: str) -> float:
     return value
 
 
-def some_seconds(text: str) -> float:
+def positive_seconds(text: str) -> float:
     """Parse a positive number of seconds."""
     value = seconds(text)
     if value == 0:
@@ -42,7 +42,7 @@ def some_seconds(text: str) -> float:
     return value
 
 
-def whole(text: str) -> int:
+def integer(text: str) -> int:
     """Parse a whole number, 0 or more: `4096`, also written `4,096` or `4_096`."""
     if not _WHOLE.fullmatch(text):
         raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}")
@@ -54,11 +54,11 @@ def whole(text: str) -> int:
 
 def worker_or_address(text: str) -> int | str:
     """Parse a worker's number; return an address or host name unchanged."""
-    return whole(text) if _WHOLE.fullmatch(text) else given(text)
+    return integer(text) if _WHOLE.fullmatch(text) else string(text)
 
 
-def given(text: str) -> str:
-    """Refuse an empty text, so that an option followed by an unset variable is not taken for an absent one."""
+def string(text: str) -> str:
+    """Return a text that is not empty: an option followed by an unset variable must not count as an absent one."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
@@ -74,7 +74,7 @@ def as_text(word: str) -> str:
 
 def file(text: str) -> Path:
     """Parse a path; an empty word (an unset variable) does not mean the current directory."""
-    return Path(given(text))
+    return Path(string(text))
 
 
 def directory(text: str) -> Path:

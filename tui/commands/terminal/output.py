@@ -14,7 +14,7 @@ from typing import Any
 
 from tui.commands.terminal import stdio
 from tui.errors import TpuTuiError
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 from tui.text.printable import one_line, printable
 from tui.text.ranks import name_ranks
 
@@ -22,20 +22,20 @@ ANSWER_IS_NO = 1
 """Exit code of a command that worked and whose answer is no."""
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """Replace non-finite floats, which JSON lacks, by the strings "nan", "inf" and "-inf"."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
+        return {key: replace_non_finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
+        return [replace_non_finite(item) for item in value]
     return value
 
 
-def in_json(value: Any, *, indent: int | None = None) -> str:
+def to_json_text(value: Any, *, indent: int | None = None) -> str:
     """Return the value as JSON, with characters escaped that stdout's encoding may lack."""
-    return json.dumps(finite(value), ensure_ascii=not stdio.holds_everything(sys.stdout), indent=indent)
+    return json.dumps(replace_non_finite(value), ensure_ascii=not stdio.holds_everything(sys.stdout), indent=indent)
 
 
 PIECE_BYTES = 1024 * 1024
@@ -50,11 +50,11 @@ class Output:
 
     def document(self, value: Any) -> None:
         """Print the one JSON document of the answer."""
-        _print(in_json(value, indent=2 if sys.stdout.isatty() else None))
+        _print(to_json_text(value, indent=2 if sys.stdout.isatty() else None))
 
     def line(self, value: Any) -> None:
         """Print one JSON line of a stream and flush."""
-        _print(in_json(value), flush=True)
+        _print(to_json_text(value), flush=True)
 
     def text(self, value: str = "") -> None:
         """Print text that may be remote; control characters become visible."""
@@ -67,7 +67,7 @@ class Output:
             return
         before = "["
         for row in rows:
-            _print(before + in_json(row), end="")
+            _print(before + to_json_text(row), end="")
             before = ", "
         _print("[]" if before == "[" else "]")
 
@@ -169,5 +169,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return figure(value)
+        return format_figure(value)
     return one_line(str(value))

@@ -15,7 +15,7 @@ from tui.text.printable import one_line, printable
 _LOCAL_MODES = 3
 """Index of the local modes in what `termios.tcgetattr` returns."""
 _YES = ("y", "yes")
-_LONGEST_LINE = 4096
+_LONGEST_LINE_BYTES = 4096
 """Most bytes of a line that a terminal delivers."""
 
 
@@ -97,7 +97,7 @@ async def ask(question: str) -> str:
 
 def _line_of(terminal: int) -> bytes:
     try:
-        return os.read(terminal, _LONGEST_LINE)
+        return os.read(terminal, _LONGEST_LINE_BYTES)
     except OSError:  # it was closed
         return b""
 

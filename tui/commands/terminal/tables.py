@@ -37,8 +37,8 @@ def fit_columns(rows: Sequence[Sequence[str]], right: frozenset[int], width: int
     for row in rows:
         for index, band in enumerate(bands):
             margin = " " * INDENT if index else ""
-            band_widths = _widened(band, least, widths, width - len(margin))
-            cells = [_wrapped(row[i], cell_width) for i, cell_width in zip(band, band_widths, strict=True)]
+            band_widths = _widen(band, least, widths, width - len(margin))
+            cells = [_wrap_cell(row[i], cell_width) for i, cell_width in zip(band, band_widths, strict=True)]
             right_in_band = frozenset(n for n, i in enumerate(band) if i in right)
             for pieces in zip_longest(*cells, fillvalue=""):
                 if text := join_cells(pieces, band_widths, right_in_band):
@@ -62,7 +62,7 @@ def _bands(columns: Sequence[int], least: Sequence[int], width: int) -> Iterator
     yield band
 
 
-def _widened(band: Sequence[int], least: Sequence[int], widths: Sequence[int], width: int) -> list[int]:
+def _widen(band: Sequence[int], least: Sequence[int], widths: Sequence[int], width: int) -> list[int]:
     """Return the columns' widths after giving the remaining space to those that were narrowed."""
     spare = width - sum(least[i] for i in band) - GAP * (len(band) - 1)
     widened = []
@@ -72,7 +72,7 @@ def _widened(band: Sequence[int], least: Sequence[int], widths: Sequence[int], w
     return widened
 
 
-def _wrapped(cell: str, width: int) -> list[str]:
+def _wrap_cell(cell: str, width: int) -> list[str]:
     if cell_len(cell) <= width:
         return [cell]
     return textwrap.wrap(cell, width, break_on_hyphens=False, break_long_words=False)

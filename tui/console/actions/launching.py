@@ -70,7 +70,7 @@ class LaunchActions:
         return True
 
     async def _once_listed(self, dialog: WaitDialog, then: Callable[[], None]) -> None:
-        await self._context.pollers.listed()
+        await self._context.pollers.wait_for_slices()
         if not is_on_top(dialog):
             dialog.leave_with(None)
             return

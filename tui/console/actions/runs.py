@@ -14,7 +14,7 @@ from tui.console.render.freshness import is_unattended
 from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog
 from tui.errors import TpuTuiError
-from tui.operator.run_events import CATCH_UP_INTERVAL_S, MirrorCatchUp
+from tui.operator.run_watcher import CATCH_UP_INTERVAL_S, MirrorCatchUp
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:

@@ -166,7 +166,7 @@ class FileLines:
             begin = end
         self.finished += data.count(b"\n", begin)
 
-    def _shown(self, data: bytes) -> IndexedLine:
+    def _clip(self, data: bytes) -> IndexedLine:
         return clip_line(self.worker, data, data[-MAX_SHOWN_BYTES:], len(data))
 
     def offset_of(self, number: int) -> int:
@@ -197,7 +197,7 @@ class FileLines:
             whole, newline, _ = data.rpartition(b"\n")
             if newline:
                 parts = whole.split(b"\n")[: available - len(lines)]
-                lines += [self._shown(part) for part in parts]
+                lines += [self._clip(part) for part in parts]
                 offset += sum(len(part) + 1 for part in parts)
             else:
                 after = self.offset_of(first + len(lines) + 1)
@@ -220,7 +220,7 @@ class FileLines:
             parts.pop()
         if start and len(parts) > 1:
             parts = parts[1:]
-        return [self._shown(part) for part in parts[-count:]]
+        return [self._clip(part) for part in parts[-count:]]
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Return whole lines from `first` and the number of the line after them; a very long one is cut."""

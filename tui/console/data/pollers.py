@@ -12,7 +12,7 @@ from tui.aio.timeouts import within
 from tui.console.data.store import DataSource, Store
 from tui.console.data.tasks import Tasks, to_problem
 from tui.pod.slice import Slice
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import CheckRow, LatestFigures, Operator, RunStatus
@@ -89,7 +89,7 @@ class Pollers:
         if self._started and not self.tasks.is_running(SLICES.name):
             self.tasks.start(SLICES.name, self._slices())
 
-    async def listed(self) -> None:
+    async def wait_for_slices(self) -> None:
         """Wait until the slices were listed once, or the attempt failed."""
         self.start()
         self.list_slices()
@@ -211,7 +211,7 @@ class Pollers:
 
     async def _workers(self, slice_: Slice) -> None:
         source = workers_of(slice_)
-        self.store.set_busy(source, f"connecting to {count_noun(len(slice_.workers), 'worker')}…")
+        self.store.set_busy(source, f"connecting to {format_count(len(slice_.workers), 'worker')}…")
         try:
             self.store.put(source, tuple(await self.operator.slices.reach_workers(slice_)))
         finally:

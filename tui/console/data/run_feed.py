@@ -66,7 +66,7 @@ class Feed(Protocol):
         """Return whether there is more to read than one step takes."""
 
     @property
-    def caught_up(self) -> bool:
+    def has_caught_up(self) -> bool:
         """Return whether everything present was read once."""
 
     @property
@@ -119,7 +119,7 @@ class RunFeed:
         self._keeper_checked_at = 0.0
         self._snapped = 0.0
         self._grown = False
-        self.is_behind, self.caught_up = False, False
+        self.is_behind, self.has_caught_up = False, False
         self._glances: FiguresCache | None = None
         self._newest: LatestFigures | None = None
         self._glanced = -math.inf
@@ -139,7 +139,7 @@ class RunFeed:
     def newest(self) -> LatestFigures | None:
         """Return the figures at the ends of the logs, refreshed now and then until all is read."""
         now = time.monotonic()
-        if not self.caught_up and now - self._glanced >= NEWEST_FIGURES_INTERVAL_S:
+        if not self.has_caught_up and now - self._glanced >= NEWEST_FIGURES_INTERVAL_S:
             from tui.runs.read.latest_figures import FiguresCache
 
             self._glances = self._glances or FiguresCache(self._dialects)
@@ -200,11 +200,11 @@ class RunFeed:
         now = time.perf_counter()
         age = now - self._snapped
         is_due = (self._grown and age > FIGURES_INTERVAL_S) or (live and age > SNAPSHOT_INTERVAL_S)
-        reads_end = not self.caught_up and not self.is_behind
+        reads_end = not self.has_caught_up and not self.is_behind
         if self.snapshot is not None and not is_due and not reads_end:
             return False
         self.snapshot, self._snapped, self._grown = reader.snapshot(), now, False
-        self.caught_up = self.caught_up or reads_end
+        self.has_caught_up = self.has_caught_up or reads_end
         return True
 
     def log(self, which: str) -> LineSource:

@@ -40,7 +40,7 @@ class SavedLogFeed:
         self._log = log
         self._demux = Demux(dialects=log.dialects, thresholds=log.thresholds, xla_dist=log.xla_dist)
         self._blocks: Iterator[bytes] | None = log.blocks()
-        self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.compressed else None  # noqa: SIM115
+        self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.is_compressed else None  # noqa: SIM115
         self.snapshot: Snapshot | None = None
         """The figures of every core as far as the file was read."""
         self._snapped, self._grown = 0.0, False
@@ -59,14 +59,14 @@ class SavedLogFeed:
         return self._blocks is not None
 
     @property
-    def caught_up(self) -> bool:
+    def has_caught_up(self) -> bool:
         """Return whether the figures are those of the whole file."""
         return not self.is_behind and not self._grown
 
     @property
     def progress(self) -> float | None:
         """Return the share of the file that was read; None for a compressed one."""
-        if self._log.compressed:
+        if self._log.is_compressed:
             return None
         with contextlib.suppress(OSError):
             return min(1.0, self._demux.state.bytes / max(1, self._log.path.stat().st_size))

@@ -1,1 +1,1 @@
-"""Python, terminal and library specifics."""
+"""Private names of Textual and its chart library, and the redirection of stderr."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.logs.core_row import json_number
-from tui.text.numbers import significant
+from tui.text.numbers import round_figure
 
 if TYPE_CHECKING:
     from tui.logs.core_row import CoreRow
@@ -51,7 +51,7 @@ def describe_core(core: CoreRow) -> str:
 
 
 def _with_unit(rate: float | None, unit: str | None) -> str | None:
-    return None if rate is None else " ".join(filter(None, (str(significant(rate)), unit)))
+    return None if rate is None else " ".join(filter(None, (str(round_figure(rate)), unit)))
 
 
 def _lines_of(value: Mapping[str, Any]) -> Iterator[str]:
@@ -63,10 +63,10 @@ def _lines_of(value: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {line}"
         else:
             yield f"{name}:"
-            yield from (STEP + line for line in _nested(item))
+            yield from (STEP + line for line in _format_nested(item))
 
 
-def _nested(value: Any) -> Iterator[str]:
+def _format_nested(value: Any) -> Iterator[str]:
     if isinstance(value, Mapping):
         yield from _lines_of(value)
         return
@@ -94,7 +94,7 @@ def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return str(significant(value))
+        return str(round_figure(value))
     if isinstance(value, str) and (moment := _MOMENT.fullmatch(value)):
         return moment[1] + moment[2].replace("+00:00", "Z")
     return str(value)

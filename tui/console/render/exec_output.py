@@ -40,8 +40,8 @@ def _outcomes(progress: ExecProgress) -> Iterator[Cell]:
         yield Cell(format_heading(outcome, ranks), "bad" if outcome.ending else "good")
         if not (outcome.stdout or outcome.stderr):
             yield Cell("no output", "dim")
-        yield from _shown(outcome.stdout, "")
-        yield from _shown(outcome.stderr, "warn")
+        yield from _output_lines(outcome.stdout, "")
+        yield from _output_lines(outcome.stderr, "warn")
 
 
 def _rest(progress: ExecProgress, now: float) -> Iterator[Cell]:
@@ -59,7 +59,7 @@ def _rest(progress: ExecProgress, now: float) -> Iterator[Cell]:
             yield Cell(f"{rank:>4}│{decode_visible_line(newest)}", "dim")
 
 
-def _shown(output: bytes, tone: str) -> Iterator[Cell]:
+def _output_lines(output: bytes, tone: str) -> Iterator[Cell]:
     """Yield the lines of an output; only the first and last ones of a long output."""
     lines = output.removesuffix(b"\n").split(b"\n") if output else []
     half = MAX_LINES_PER_OUTPUT // 2

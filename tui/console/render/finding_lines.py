@@ -25,10 +25,10 @@ def find_live_core_problems(status: RunStatus | None, snapshot: Snapshot, unseen
     """Return NaN cores and stragglers of a live run or a saved log, except stragglers on `unseen` workers."""
     lines: ToneLines = []
     if snapshot.nan_cores:
-        lines.append((_named("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
+        lines.append((_name_cores("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
     behind = _behind(snapshot, unseen)
     if behind:
-        lines.append((_named("straggler", behind) + _costs(status, snapshot, behind), "warn"))
+        lines.append((_name_cores("straggler", behind) + _costs(status, snapshot, behind), "warn"))
     return lines
 
 
@@ -44,7 +44,7 @@ def format_marks(feed: Feed) -> tuple[str, str]:
     return marks(findings), "bad" if is_broken else "warn"
 
 
-def _named(kind: str, cores: tuple[int | None, ...]) -> str:
+def _name_cores(kind: str, cores: tuple[int | None, ...]) -> str:
     names = ", ".join("?" if core is None else str(core) for core in cores[:_MOST_NAMED])
     return f"{kind}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
 
@@ -58,7 +58,7 @@ def _since(snapshot: Snapshot) -> str:
 
 def collect_findings(feed: Feed) -> tuple[Finding, ...]:
     """Return the findings on a run's cores: recorded ones, and those of its logs once these were read."""
-    snapshot = feed.snapshot if feed.caught_up else None
+    snapshot = feed.snapshot if feed.has_caught_up else None
     return findings_of((), snapshot) if feed.status is None else findings_of_run(feed.status, snapshot)
 
 

@@ -11,7 +11,7 @@ from tui.errors import UsageError
 from tui.operator import digest
 from tui.planning.plan import make_plan
 from tui.text.numbers import parse_number
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 from tui.text.ranks import format_ranks
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def format_scaling(source: str, target: str | None, written: str) -> str:
     )
     figures = [f"global batch {plan.global_batch:,} ({plan.batch_per_core:,} per core)"]
     if plan.steps is not None:
-        figures.append(count_noun(plan.steps, "step"))
+        figures.append(format_count(plan.steps, "step"))
     if plan.lr is not None:
         figures.append(f"learning rate {plan.lr:g}")
     lines = [f"{plan.source} → {plan.target}: " + ", ".join(figures)]
@@ -82,6 +82,6 @@ def format_checks(rows: Sequence[CheckRow], *, done: bool) -> str:
                 lines.append(f"  → {finding.remedy}")
         if rest := [worker for finding in group[_MOST_ALIKE:] for worker in finding.workers]:
             lines.append(f"  same on workers {format_ranks(rest)}")
-    passed = checks.counts["pass"]
-    lines.append(f"{count_noun(passed, 'check')} passed" if done else f"checking the workers… {passed} passed so far")
+    count = checks.counts["pass"]
+    lines.append(f"{format_count(count, 'check')} passed" if done else f"checking the workers… {count} passed so far")
     return "\n".join(lines)

@@ -28,7 +28,7 @@ def format_phase_title(feed: Feed) -> str:
     """Return what is going on while there are no metrics."""
     status = feed.status
     if status is None:
-        return "No training lines found in this log" if feed.caught_up else "Reading the log…"
+        return "No training lines found in this log" if feed.has_caught_up else "Reading the log…"
     if status.state is RunState.PREPARING:
         return "Launching: nothing starts until every worker is ready"
     if status.state is RunState.RUNNING:
@@ -40,7 +40,7 @@ def explain_no_phases(feed: Feed) -> str:
     """Return what the phase table shows without rows: a saved log has no launch."""
     if feed.status is not None:
         return "Waiting for the first event"
-    return f"tpu-tui dialect test {escape_line(feed.title)} shows which lines are understood." * feed.caught_up
+    return f"tpu-tui dialect test {escape_line(feed.title)} shows which lines are understood." * feed.has_caught_up
 
 
 def make_phase_rows(feed: Feed) -> list[TableRow]:

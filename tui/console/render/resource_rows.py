@@ -10,7 +10,7 @@ from tui.console.widgets.tables.row_table import TableRow
 from tui.console.widgets.tables.table_columns import Cell, Column
 from tui.pod.resources import CloudResource, find_unused
 from tui.text.durations import format_elapsed
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 RESOURCE_COLUMNS = (
     Column("costs", "costs", 7),
@@ -67,5 +67,5 @@ def count_resources(resources: tuple[CloudResource, ...]) -> str:
     costly = sum(resource.cost_relevant is True for resource in resources)
     unused = len(find_unused(resources))
     cost = "costs" if costly == 1 else "cost"
-    counted = count_noun(len(resources), "resource")
+    counted = format_count(len(resources), "resource")
     return f"{counted} · {costly} {cost} money · {unused} unused" if resources else ""

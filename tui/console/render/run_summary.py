@@ -19,8 +19,8 @@ from tui.console.render.freshness import (
     is_unattended,
     stale_workers,
 )
+from tui.console.render.pod_rows import format_exit_codes, get_run_seconds
 from tui.console.render.safe_text import decode_visible_line, format_number
-from tui.console.render.tables import format_exit_codes, get_run_seconds
 from tui.console.widgets.problem_panel import Problem, make_problem
 from tui.console.widgets.tables.table_columns import Cell
 from tui.logs.core_row import UNKNOWN
@@ -29,7 +29,7 @@ from tui.pod.run import RunState
 from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
 from tui.text.durations import format_elapsed
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 from tui.text.ranks import format_ranks, name_ranks
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def format_headline(feed: Feed, now: float, seconds_per_step: float | None = Non
     """Return two lines: the run and its state, and the figures. `find_problem` returns what is wrong."""
     snapshot = feed.snapshot
     first = _identity(feed, now)
-    if not feed.caught_up:
+    if not feed.has_caught_up:
         figures = _while_reading(feed)
     else:
         figures = _figures(snapshot, feed, seconds_per_step) if snapshot is not None and len(snapshot) else []
@@ -61,7 +61,7 @@ def format_headline(feed: Feed, now: float, seconds_per_step: float | None = Non
 
 def format_reading_progress(feed: Feed) -> str:
     """Return `reading 4 %` while logs are read for the first time, when figures are old; else an empty text."""
-    if feed.caught_up:
+    if feed.has_caught_up:
         return ""
     share = feed.progress
     return "reading …" if share is None else f"reading {min(99, int(share * 100))} %"
@@ -84,7 +84,7 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
         Cell(status.run.id),
         Cell(format_elapsed(get_run_seconds(status, now))),
     ]
-    cells.append(Cell(f"on {status.run.slice}, {count_noun(len(status.run.workers), 'worker')}", "dim"))
+    cells.append(Cell(f"on {status.run.slice}, {format_count(len(status.run.workers), 'worker')}", "dim"))
     if not status.state.is_over:
         cells.append(format_keeper_status(status, now))
     if status.run.is_rehearsal:
@@ -115,7 +115,7 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> 
         cells.append(Cell(rate_in_short(snapshot), "good"))
     expected = _expected_cores(feed) or len(snapshot)
     reporting = _reporting(snapshot, feed)
-    are_missing = reporting < expected and feed.caught_up
+    are_missing = reporting < expected and feed.has_caught_up
     noun = "cores" if not len(snapshot) or (snapshot.core != UNKNOWN).any() else "workers"
     cells.append(Cell(f"{reporting} of {expected} {noun}", "warn" if are_missing else ""))
     if snapshot.data_wait_share is not None:
@@ -180,7 +180,7 @@ def find_problem(
         make_problem(lines, [*_failed_phases(status), *remedy]),
         worker=worker,
         quoted=tuple(map(decode_visible_line, last_lines)),
-        is_partial=not feed.caught_up,
+        is_partial=not feed.has_caught_up,
     )
 
 
@@ -191,14 +191,14 @@ def _is_outdated(status: RunStatus, note: str) -> bool:
 
 def _core_problems(feed: Feed, unseen: frozenset[int]) -> list[tuple[str, str]]:
     """Return what is wrong with the cores of a live run or a saved log, once all of it was read."""
-    if feed.snapshot is None or not len(feed.snapshot) or not feed.caught_up:
+    if feed.snapshot is None or not len(feed.snapshot) or not feed.has_caught_up:
         return []
     return [*find_live_core_problems(feed.status, feed.snapshot, unseen), *_missing(feed)]
 
 
 def _missing(feed: Feed) -> list[tuple[str, str]]:
     """Return the cores of the slice without a single line, once all logs were read."""
-    if feed.status is None or not feed.caught_up:
+    if feed.status is None or not feed.has_caught_up:
         return []
     missing = missing_of_run(feed.status, feed.snapshot).sentence
     return [(missing, "warn")] if missing else []
@@ -305,11 +305,11 @@ def list_status_fields(status: RunStatus) -> dict[str, object]:
         "ended": status.ended,
         "exit_codes": list(status.exit_codes),
         "notes": list(status.notes),
-        "workers": [_known(asdict(worker)) for worker in status.workers],
+        "workers": [_drop_unset(asdict(worker)) for worker in status.workers],
         "run": status.run.to_json(),
     }
 
 
-def _known(fields: dict[str, object]) -> dict[str, object]:
+def _drop_unset(fields: dict[str, object]) -> dict[str, object]:
     """Return the fields that are set: most never are."""
     return {name: value for name, value in fields.items() if value is not None and value is not False and value != ""}

@@ -7,7 +7,7 @@ import sys
 
 from rich.cells import cell_len, set_cell_size
 
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 from tui.text.printable import printable
 
 TAB_COLUMNS = 8
@@ -82,7 +82,7 @@ def format_number(value: float | None, decimals: int, room: int = sys.maxsize) -
     """Return a figure with its significant digits, never cut in the middle; `–` if unknown."""
     if value is None:
         return "–"
-    text = figure(value, decimals)
+    text = format_figure(value, decimals)
     if len(text) > room:
-        text = figure(value, 0)
+        text = format_figure(value, 0)
     return text if len(text) <= room else f"{value:.2e}"

@@ -25,7 +25,7 @@ from tui.operator import LaunchRequest
 from tui.pod.job_options import LAUNCH_OPTIONS, OPTIONS, JobOptions, OptionKind
 from tui.pod.run_names import readable_name
 from tui.settings.command_line import launch_command
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import CheckRow, LaunchSpec
@@ -198,7 +198,7 @@ class LaunchDialog(FormDialog["str | None"]):
         self._show_plan(script, rows, done=False)
         async for row in self.console.operator.launches.check(request):
             rows.append(row)
-            self._skips_checks = self._skips_checks or row.hinders
+            self._skips_checks = self._skips_checks or row.prevents_launch
             if (now := time.monotonic()) >= due:
                 self._show_plan(script, rows, done=False)
                 due = now + CHECKS_SHOWN_INTERVAL_S
@@ -249,7 +249,7 @@ class LaunchDialog(FormDialog["str | None"]):
 
 def _option_of(slice_: Slice) -> Text:
     """Return a slice as the list of slices shows it."""
-    workers = count_noun(len(slice_.workers), "worker")
+    workers = format_count(len(slice_.workers), "worker")
     return Text(escape_line(f"{slice_.name}  {slice_.state or ''}  {workers}"))
 
 

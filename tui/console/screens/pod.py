@@ -14,7 +14,7 @@ from textual.containers import Container, Horizontal
 from tui.console import intents
 from tui.console.data.pollers import FIGURES, RUNS, SLICES, checks_of, machines_of, workers_of
 from tui.console.data.store import DataSource
-from tui.console.render import tables
+from tui.console.render import pod_rows
 from tui.console.render.describe import format_document
 from tui.console.render.run_summary import list_status_fields
 from tui.console.screens.base import (
@@ -36,7 +36,7 @@ from tui.console.widgets.tables.row_table import RowTable, TableRow
 from tui.operator import digest
 from tui.operator.runs import hidden_note
 from tui.pod.slice import Slice
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.operator import Digest, LatestFigures, RunDirectory, RunStatus
@@ -79,10 +79,10 @@ class PodScreen(MainScreen):
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
         self._tables = {
-            "slices": RowTable(tables.SLICE_COLUMNS, empty="Listing slices…", id="slices"),
-            "workers": RowTable(tables.WORKER_COLUMNS, empty="No slice selected", id="workers"),
-            "checks": RowTable(tables.CHECK_COLUMNS, empty="Press c to check this slice", id="checks"),
-            "runs": RowTable(tables.RUN_COLUMNS, empty="Reading runs…", id="runs"),
+            "slices": RowTable(pod_rows.SLICE_COLUMNS, empty="Listing slices…", id="slices"),
+            "workers": RowTable(pod_rows.WORKER_COLUMNS, empty="No slice selected", id="workers"),
+            "checks": RowTable(pod_rows.CHECK_COLUMNS, empty="Press c to check this slice", id="checks"),
+            "runs": RowTable(pod_rows.RUN_COLUMNS, empty="Reading runs…", id="runs"),
         }
         self._tables["checks"].stays_on_top = True
         self._panes = {name: Pane(name, table, id=f"pane-{name}") for name, table in self._tables.items()}
@@ -142,13 +142,13 @@ class PodScreen(MainScreen):
             has_hosts = self.console.operator.settings.hosts is not None
             is_known = not reading.problems
             table.set_empty(
-                tables.explain_no_slices(scope, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
+                pod_rows.explain_no_slices(scope, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
             )
-        table.show([tables.make_slice_row(slice_) for slice_ in slices])
+        table.show([pod_rows.make_slice_row(slice_) for slice_ in slices])
         chosen = self.chosen_slice()
         if chosen is not None and (before is None or machines_of(before) != machines_of(chosen)):
             self.console.perform(intents.SliceHighlighted(chosen))
-        count = count_noun(len(slices), "slice") if slices else ""
+        count = format_count(len(slices), "slice") if slices else ""
         self._panes["slices"].show_reading(reading, now, count)
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
@@ -157,12 +157,12 @@ class PodScreen(MainScreen):
             return
         reading = self.console.store.get(source)
         self._tables["workers"].set_empty("No slice selected" if chosen is None else "This slice has no workers")
-        self._tables["checks"].set_empty(tables.format_check_hint(chosen))
-        self._tables["workers"].show(tables.make_worker_rows(chosen, reading.value))
+        self._tables["checks"].set_empty(pod_rows.format_check_hint(chosen))
+        self._tables["workers"].show(pod_rows.make_worker_rows(chosen, reading.value))
         self._panes["workers"].set_title(f"workers of {chosen.name}" if chosen else "workers")
         note = ""
         if self.has_class(PASSED) and self._checks is not None:
-            note = tables.format_passed(self._checks, self.console.store.get(checks_of(chosen)).age(now))
+            note = pod_rows.format_passed(self._checks, self.console.store.get(checks_of(chosen)).age(now))
             reading = replace(reading, at=None)
         self._panes["workers"].show_reading(reading, now, note)
 
@@ -173,7 +173,7 @@ class PodScreen(MainScreen):
         reading = self.console.store.get(checks)
         self._checks = results = digest(reading.value) if reading.value else None
         self._collapse_checks()
-        self._tables["checks"].show(tables.make_check_rows(results) if results else [])
+        self._tables["checks"].show(pod_rows.make_check_rows(results) if results else [])
         self._panes["checks"].show_reading(reading, now, results.summary if results else "")
 
     def _collapse_checks(self) -> None:
@@ -185,9 +185,9 @@ class PodScreen(MainScreen):
         self.set_class(has_passed and has_frames and not self._lists_passed, PASSED)
         self._seen.pop("workers", None)
 
-    def _list_checks(self, lists: bool) -> None:
-        """List passed checks too, or no longer."""
-        self._lists_passed = lists
+    def _list_passed_checks(self, *, wanted: bool) -> None:
+        """List passed checks, too, or hide them."""
+        self._lists_passed = wanted
         self._collapse_checks()
 
     def _take_runs(self, now: float) -> None:
@@ -208,7 +208,7 @@ class PodScreen(MainScreen):
         self._run_rows = {run_id: self._run_rows[run_id] for run_id in self._runs}
         if rows != table.rows:
             table.show(rows)
-        count = tables.count_runs(statuses, table.row_count(), table.filter_text)
+        count = pod_rows.count_runs(statuses, table.row_count(), table.filter_text)
         reading = replace(reading, problems=reading.problems + figures_reading.problems)
         self._panes["runs"].show_reading(reading, now, " · ".join(filter(None, (count, hidden))))
 
@@ -217,7 +217,7 @@ class PodScreen(MainScreen):
         cached = self._run_rows.get(status.run.id)
         if cached is not None and cached[0] is status and cached[1] == latest and status.ended is not None:
             return cached[2]
-        row = tables.make_run_row(status, moment, latest)
+        row = pod_rows.make_run_row(status, moment, latest)
         self._run_rows[status.run.id] = status, latest, row
         return row
 
@@ -258,7 +258,7 @@ class PodScreen(MainScreen):
 
     def action_pane(self, name: str) -> None:
         """Focus a pane; on a narrow screen, bring it up."""
-        self._list_checks(name == "checks")
+        self._list_passed_checks(wanted=name == "checks")
         if name in UPPER_PANES:
             self.query_one(TabBar).choose(name)
             self._show_upper(name)
@@ -288,12 +288,12 @@ class PodScreen(MainScreen):
     @on(LineTable.RowHighlighted)
     def _look_closer(self, event: LineTable.RowHighlighted) -> None:
         if event.table.id == "slices":
-            self._list_checks(False)
+            self._list_passed_checks(wanted=False)
             self.console.perform(intents.SliceHighlighted(self.chosen_slice()))
 
     def action_check(self) -> None:
         """Check the chosen slice."""
-        self._list_checks(True)
+        self._list_passed_checks(wanted=True)
         self.console.perform(intents.CheckRequested(self.chosen_slice()))
         self._show_upper("checks")
         self.query_one(TabBar).choose("checks")
@@ -348,11 +348,11 @@ class PodScreen(MainScreen):
     def _check_text(self, chosen: Slice) -> str:
         results, key = self._checks, self._tables["checks"].cursor_key
         findings = results.findings if results else ()
-        finding = next((finding for finding in findings if tables.get_finding_key(finding) == key), None)
+        finding = next((finding for finding in findings if pod_rows.get_finding_key(finding) == key), None)
         if results is None or finding is None:
             return "Press c to check it"
         checked = self.console.store.get(checks_of(chosen)).value or ()
-        return tables.describe_finding(results, finding, checked, self.size.width - 12)
+        return pod_rows.describe_finding(results, finding, checked, self.size.width - 12)
 
 
 class ActingPodScreen(PodScreen):

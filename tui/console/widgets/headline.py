@@ -91,7 +91,7 @@ class Headline(Widget):
         """Return one row per line."""
         return max(1, len(self._lines))
 
-    def _shown(self, y: int, width: int) -> tuple[Cell, ...]:
+    def _fit_line(self, y: int, width: int) -> tuple[Cell, ...]:
         """Return the cells of a line that fit at the widest they have been."""
         if y >= len(self._lines):
             return ()
@@ -103,7 +103,7 @@ class Headline(Widget):
     def render_line(self, y: int) -> Strip:
         """Draw one line, cut with … where it is too long."""
         width, base = self.content_size.width, self.rich_style
-        line = self._shown(y, width)
+        line = self._fit_line(y, width)
         segments: list[Segment] = []
         room = width
         for number, cell in enumerate(line):

@@ -10,7 +10,7 @@ from google.cloud.location import locations_pb2
 from google.longrunning import operations_pb2
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.resources import catalogue
+from tui.localpod.api.resources import zone_offers
 from tui.localpod.api.resources.guest_attributes import guest_attributes
 from tui.localpod.api.resources.nodes import Nodes
 from tui.localpod.api.resources.operations import Operations
@@ -66,13 +66,13 @@ class ApiHandlers:
     def list_accelerator_types(self, request: tpu.ListAcceleratorTypesRequest) -> tpu.ListAcceleratorTypesResponse:
         """Return one page of the accelerator types on offer."""
         _refuse_filter(request)
-        types, token = page(catalogue.accelerator_types(parse_place(request.parent)), request)
+        types, token = page(zone_offers.accelerator_types(parse_place(request.parent)), request)
         return tpu.ListAcceleratorTypesResponse(accelerator_types=types, next_page_token=token)
 
     def list_runtime_versions(self, request: tpu.ListRuntimeVersionsRequest) -> tpu.ListRuntimeVersionsResponse:
         """Return one page of the runtime versions on offer."""
         _refuse_filter(request)
-        versions, token = page(catalogue.runtime_versions(parse_place(request.parent)), request)
+        versions, token = page(zone_offers.runtime_versions(parse_place(request.parent)), request)
         return tpu.ListRuntimeVersionsResponse(runtime_versions=versions, next_page_token=token)
 
     def list_locations(self, request: Any) -> Any:

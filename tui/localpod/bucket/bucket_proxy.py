@@ -35,7 +35,7 @@ from aiohttp import (
 )
 from yarl import URL
 
-from tui.localpod.api.owner import NotTheOwner, check_site, check_token
+from tui.localpod.api.authentication import NotTheOwner, check_site, check_token
 from tui.localpod.bucket.bucket_labels import BucketLabels, is_about_buckets
 from tui.localpod.bucket.network_namespace import enter_namespace, refusal_reason
 from tui.localpod.bucket.socket_owner import SocketOwners
@@ -44,8 +44,8 @@ from tui.procs.child_signals import kill_child
 _TRIES = 5
 """Attempts to start the server: a free port can be taken before the server binds it."""
 _BUCKETS = "/storage/v1/b?project=local"
-_POLL_SECONDS = 0.02
-_LINGER_SECONDS = 2.0
+_POLL_INTERVAL_S = 0.02
+_LINGER_S = 2.0
 """How long a refused client may continue to send. If the connection closed at once, it would not get the answer."""
 _HOP_BY_HOP = frozenset(("connection", "expect", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"))
 """Headers about one connection, which are not forwarded (RFC 9110, section 7.6.1)."""
@@ -191,7 +191,7 @@ async def _start_server(command: Sequence[str], session: ClientSession) -> tuple
         while process.returncode is None:
             if await _is_ready(session, port) and process.returncode is None:
                 return process, port
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(_POLL_INTERVAL_S)
     raise OSError("the object store did not start")
 
 
@@ -219,7 +219,7 @@ async def _serve(listener: socket.socket, command: Sequence[str], owner_check: O
                 handler_cancellation=True,
                 auto_decompress=False,
                 access_log=None,
-                lingering_time=_LINGER_SECONDS,
+                lingering_time=_LINGER_S,
             )
             await asyncio.get_running_loop().create_server(server, sock=listener)
             await _end_of_input()

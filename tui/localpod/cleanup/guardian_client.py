@@ -15,7 +15,7 @@ from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.localpod.cleanup.process_sweep import Mark
 
-END_SECONDS = 30.0
+END_TIMEOUT_S = 30.0
 
 
 class GuardianClient:
@@ -118,6 +118,6 @@ class GuardianClient:
         assert guardian.stdin is not None
         guardian.stdin.close()
         with contextlib.suppress(asyncio.TimeoutError):
-            await within(guardian.wait(), END_SECONDS)
+            await within(guardian.wait(), END_TIMEOUT_S)
         for _, future in self._requests.values():
             future.cancel()

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
-from tui.cloud.compute.ssh_key_metadata import entries
+from tui.cloud.compute.ssh_key_metadata import parse_entries
 from tui.localpod.cleanup.process_sweep import Mark
 
 TOKEN_FILE = "token"
@@ -92,7 +92,7 @@ def write_login_keys(spec: HostSpec, ssh_keys: str, os_login: Mapping[str, Seque
     user, now = getpass.getuser(), datetime.now(timezone.utc)
     own_keys = [
         entry.key
-        for entry in entries(ssh_keys)
+        for entry in parse_entries(ssh_keys)
         if entry.user == user and (entry.expires is None or entry.expires > now)
     ]
     spec.metadata_keys.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

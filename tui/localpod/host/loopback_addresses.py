@@ -7,7 +7,7 @@ import itertools
 import socket
 
 from tui.errors import TpuTuiError
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 PORTS = (2222, 2022, 22022, 12222)
 """Tried in this order. Every worker of a pod has the same port, as on a real one."""
@@ -101,7 +101,7 @@ def _claim_if_free(first: int, workers: int, port: int) -> Net | None:
 
 def _no_room(workers: int, why: str) -> TpuTuiError:
     return TpuTuiError(
-        f"No loopback addresses for {count_noun(workers, 'worker')}",
+        f"No loopback addresses for {format_count(workers, 'worker')}",
         why=why,
         remedy="Use fewer workers, raise the limit of open files (ulimit -n), or end other local pods.",
     )

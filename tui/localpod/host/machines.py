@@ -24,7 +24,7 @@ from tui.localpod.cleanup.process_sweep import POD_SERIAL
 from tui.localpod.host.host_spec import HostSpec, write_login_keys, write_startup_script
 from tui.localpod.host.loopback_addresses import Net, free_net
 
-READY_SECONDS = 30.0
+READY_TIMEOUT_S = 30.0
 CORES_PER_CHIP = 2
 """The cores per chip of v2 and v3, from which the chips of a type without a chip count are computed."""
 
@@ -218,9 +218,9 @@ class Machines:
 
     async def _await_ready(self, slice_: _Slice, machine: _Machine) -> None:
         spec = machine.spec
-        answer: dict[str, Any] = {"error": f"not ready within {READY_SECONDS:.0f} s"}
+        answer: dict[str, Any] = {"error": f"not ready within {READY_TIMEOUT_S:.0f} s"}
         with contextlib.suppress(asyncio.TimeoutError):
-            line = await within(machine.life.readline(), READY_SECONDS)
+            line = await within(machine.life.readline(), READY_TIMEOUT_S)
             answer = json.loads(line) if line else {"error": f"its process ended; see {self._directory}/hosts.log"}
         if "error" in answer:
             raise TpuTuiError("The local worker did not start", worker=spec.index, why=answer["error"])

@@ -23,7 +23,7 @@ from tui.ssh.asyncssh_import import asyncssh
 _OS_LOGIN_NAME = re.compile(r"[a-z0-9_]+")
 MAX_SESSIONS = 10
 """Sessions per connection, sshd_config(5) MaxSessions."""
-LOGIN_SECONDS = 120
+LOGIN_TIMEOUT_S = 120
 """sshd_config(5) LoginGraceTime."""
 KEY_EXCHANGES = ("curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256")
 """The fast exchanges: the post-quantum exchange would cost 64 ms of CPU per connection."""
@@ -172,7 +172,7 @@ async def serve_worker(spec: HostSpec, listener: socket.socket, ready: Callable[
         gss_host=None,
         kex_algs=KEY_EXCHANGES,
         compression_algs=["none"],
-        login_timeout=LOGIN_SECONDS,
+        login_timeout=LOGIN_TIMEOUT_S,
         agent_forwarding=False,
     )
     ready(" ".join(key.export_public_key("openssh").decode().split()[:2]))

@@ -16,13 +16,13 @@ from tui.logs.attribution.xla_dist_prefix import read_moment
 MOST_LINES = 1024
 """Most lines of an entry; the lines of a longer one are read as plain lines."""
 
-LONGEST_ENTRY = 256 * 1024
+LONGEST_ENTRY_BYTES = 256 * 1024
 """Most bytes of an entry; the lines of a longer one are read as plain lines."""
 
 MOST_OTHERS = 1024
 """Consecutive lines outside entries after which a log counts as no export."""
 
-MOST_HELD = 32 * 1024 * 1024
+MOST_HELD_BYTES = 32 * 1024 * 1024
 """Most bytes of entries held to be reversed, where the export begins with the newest."""
 
 _TEXTS = ("text_payload", "message", "msg", "log")
@@ -188,7 +188,7 @@ class ExportReader:
 
     def hold_part(self, part: bytes) -> None:
         """Hold the beginning of a line until `add_line` adds its rest."""
-        self._part = (self._part + part)[-LONGEST_ENTRY:]
+        self._part = (self._part + part)[-LONGEST_ENTRY_BYTES:]
 
     def add_line(self, line: bytes, offset: int = -1) -> Iterator[bytes | tuple[int, ExportEntry]]:
         """Add a line; yield the entry that it completes, with its index, or lines that belong to no entry.
@@ -214,7 +214,7 @@ class ExportReader:
                 # The rule that ends a document begins the next one.
                 self.started += 1
                 self._lines, self._size, self._offset = [line], len(line), offset
-        elif len(self._lines) > MOST_LINES or self._size > LONGEST_ENTRY:
+        elif len(self._lines) > MOST_LINES or self._size > LONGEST_ENTRY_BYTES:
             yield from self._give_up()
 
     def finish(self) -> Iterator[bytes | tuple[int, ExportEntry]]:
@@ -257,7 +257,7 @@ class Chronology:
             self._newest = moment
         self._held.append((place, entry))
         self._size += len(entry.text)
-        return self.finish() if self._is_backwards is False or self._size > MOST_HELD else []
+        return self.finish() if self._is_backwards is False or self._size > MOST_HELD_BYTES else []
 
     def finish(self) -> list[tuple[int, ExportEntry]]:
         """Return all entries that are held, the oldest first."""
@@ -303,8 +303,8 @@ def _encode(payload: Mapping[str, Any]) -> str:
     size = 0
     for piece in json.JSONEncoder().iterencode(payload):
         size += len(piece)
-        if size > LONGEST_ENTRY:
-            raise ValueError(f"a payload of more than {LONGEST_ENTRY} characters")
+        if size > LONGEST_ENTRY_BYTES:
+            raise ValueError(f"a payload of more than {LONGEST_ENTRY_BYTES} characters")
         pieces.append(piece)
     return "".join(pieces)
 

@@ -170,10 +170,10 @@ def _entry(line: bytes) -> LauncherPrefix | None:
     if string is None or not _HAS_DIGITS.search(string[0]):
         # Structured loggers have their figures in other fields.
         return LauncherPrefix(number, address, 0)
-    return LauncherPrefix(number, address, match.end(), _unescaped(string[0]))
+    return LauncherPrefix(number, address, match.end(), _unescape(string[0]))
 
 
-def _unescaped(string: bytes) -> bytes:
+def _unescape(string: bytes) -> bytes:
     if b"\\" not in string:
         return string
     try:

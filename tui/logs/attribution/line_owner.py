@@ -40,7 +40,7 @@ class LineOwner(NamedTuple):
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
         """Return the worker of a line (None: unknown) and the date and time in the line (None: without one)."""
-        prefix = read_prefix(line, self.xla_dist)
+        prefix = read_prefix(line, xla_dist=self.xla_dist)
         if prefix is not None:
             key = (prefix.number, prefix.address)
             moment = self._when(line[prefix.length :]) if prefix.moment is None else prefix.moment
@@ -81,7 +81,7 @@ class _OwnersOfSections:
 
     def read(self, line: bytes) -> tuple[int | None, float | None]:
         """Read as `LineOwner.read` does; headers belong to no worker."""
-        if read_prefix(line, self._owners.xla_dist) is not None:
+        if read_prefix(line, xla_dist=self._owners.xla_dist) is not None:
             return self._owners.read(line)
         worker, moment = self._owners.read(line)
         if worker is not None:

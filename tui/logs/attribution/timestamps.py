@@ -47,7 +47,7 @@ _FORMS = (_PLAIN, _WITH_YEAR, _GLOG, _NAMED, _SHORT)
 _FIELDS = ("timestamp", "@timestamp", "time", "ts", "asctime", "datetime", "date", "_timestamp", "created")
 """Fields of a JSON line that hold the time when it was written, the clearest first."""
 _NAMES_A_TIME = re.compile(rb'"(?:' + "|".join(_FIELDS).encode() + rb')" ?:')
-_LONGEST_JSON = 256 * 1024
+_LONGEST_JSON_BYTES = 256 * 1024
 """Most bytes of a line that is parsed as JSON."""
 
 _ERA = (1e9, 5e9)
@@ -128,7 +128,7 @@ def _seconds_east(offset: bytes | None) -> int:
 
 
 def _in_json(line: bytes) -> float | None:
-    if len(line) > _LONGEST_JSON or not _NAMES_A_TIME.search(line):
+    if len(line) > _LONGEST_JSON_BYTES or not _NAMES_A_TIME.search(line):
         return None
     try:
         document = parse_json(line)

@@ -36,7 +36,7 @@ class Prefix(NamedTuple):
     length: int
 
 
-def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None:
+def read_prefix(line: bytes, position: int = 0, *, xla_dist: bool) -> Prefix | None:
     """Return the prefix at a position of a line; `xla_dist` if the stream is already known to be xla_dist's."""
     match = PREFIX.match(line, position)
     if match is not None:
@@ -50,7 +50,7 @@ def read_prefix(line: bytes, xla_dist: bool, position: int = 0) -> Prefix | None
     if line[position : position + 1] == b"[" and (xla_dist or NUMBERED_SAMPLE.match(line, position)):
         short = NUMBER_ONLY.match(line, position)
         if short is not None:
-            return Prefix(None, None, int(short["number"]), False, short.end() - short.start())
+            return Prefix(None, None, int(short["number"]), own=False, length=short.end() - short.start())
     return None
 
 

@@ -16,7 +16,7 @@ from tui.logs.state.rate_kinds import RateKind
 COLUMNS = ("core", "device", "epoch", "step", "loss", "rate", "global_rate", "clock", "worker")
 """The values of a sample. `Dialect.rate` gives the unit of `rate` and `global_rate`."""
 
-LONGEST = 65_536
+LONGEST_BYTES = 65_536
 """Bytes that are searched at the end of a longer line, so that memory stays bounded whatever a job prints."""
 
 LOOSE_REACH = 2048
@@ -128,7 +128,7 @@ class Dialect:
     (only the epoch's loss follows)."""
     ignored_loss: float | None = None
     """A printed loss that stands for none (torchtitan's pipeline stages print -1)."""
-    reach: int = LONGEST
+    reach: int = LONGEST_BYTES
     """Bytes that are searched at the end of a line: patterns that can skip text must not be tried on megabytes."""
     last_only: bool = False
     """Whether only the last of several matches in a line counts (redrawn progress bars)."""

@@ -20,10 +20,10 @@ _OF_A_FRACTION = re.compile(rb"\.?\d{0,20}[eE]-\d")
 MOST_SHAPES = 4096
 """Shapes in each of two generations; the older one holds shapes that were not seen lately."""
 
-LONGEST_SHAPE = 512
+LONGEST_SHAPE_BYTES = 512
 """Most bytes of a line whose shape is remembered."""
 
-GLUED_WITHIN = 512
+GLUED_WITHIN_BYTES = 512
 """Bytes before a sample that are searched for the prefix of a line that was glued to the one before."""
 
 
@@ -54,8 +54,8 @@ class LineMatches(NamedTuple):
         return bool(self.found) and self.found[0][0].is_own
 
 
-_NOTHING = LineMatches((), False)
-_NOTHING_BARE = LineMatches((), True)
+_NOTHING = LineMatches((), is_bare=False)
+_NOTHING_BARE = LineMatches((), is_bare=True)
 
 
 class DialectReader:
@@ -70,7 +70,7 @@ class DialectReader:
         self._dialects = tuple(dialect for dialect in dialects if not dialect.is_own)
         self._always = {index for index, dialect in enumerate(self._dialects) if not dialect.hints}
         self._hinting = _hinting(tuple(dialect.hints for dialect in self._dialects))
-        self._groups = _grouped(tuple(self._hinting))
+        self._groups = _group_hints(tuple(self._hinting))
         self._any_part = _pattern_of(tuple(self._groups))
         self._young: dict[bytes, LineMatches] = {}
         self._old: dict[bytes, LineMatches] = {}
@@ -80,19 +80,19 @@ class DialectReader:
         """Return the number of remembered shapes."""
         return len(self._young) + len(self._old)
 
-    def known(self, line: bytes) -> LineMatches | None:
+    def find_known(self, line: bytes) -> LineMatches | None:
         """Return the matches of a line without a prefix if a line of its shape has been read; else None."""
-        if len(line) > LONGEST_SHAPE or any(_could_match(dialect, line) for dialect in self._own):
+        if len(line) > LONGEST_SHAPE_BYTES or any(_could_match(dialect, line) for dialect in self._own):
             return None
-        return self._known(line.translate(_DIGITS_ALIKE))
+        return self._look_up(line.translate(_DIGITS_ALIKE))
 
     def read(self, line: bytes, own_text: bytes) -> LineMatches:
         """Return the matches in a line's own text, and those of a profile's dialects in the whole line."""
         shape = own_text.translate(_DIGITS_ALIKE)
-        matches = self._known(shape)
+        matches = self._look_up(shape)
         if matches is None:
             matches = _read(own_text, self.dialects_for(shape))
-            if len(shape) <= LONGEST_SHAPE:
+            if len(shape) <= LONGEST_SHAPE_BYTES:
                 self._remember(shape, matches)
         own = _find(line, [dialect for dialect in self._own if _could_match(dialect, line)])
         if not own:
@@ -100,7 +100,7 @@ class DialectReader:
         rest = (pair for pair in matches.found if pair[0].kind is not Kind.SAMPLE)
         return LineMatches((*own, *rest), matches.is_bare)
 
-    def _known(self, shape: bytes) -> LineMatches | None:
+    def _look_up(self, shape: bytes) -> LineMatches | None:
         matches = self._young.get(shape)
         if matches is None:
             matches = self._old.get(shape)
@@ -168,7 +168,7 @@ def _hinting(hints: tuple[tuple[bytes, ...], ...]) -> dict[bytes, list[int]]:
 
 
 @lru_cache(maxsize=4)
-def _grouped(hints: tuple[bytes, ...]) -> dict[bytes, list[bytes]]:
+def _group_hints(hints: tuple[bytes, ...]) -> dict[bytes, list[bytes]]:
     """Group hints by three bytes that many share: a line without those bytes contains none of the group."""
     parts = {hint: {hint[start : start + 3] for start in range(max(1, len(hint) - 2))} for hint in hints}
     counts = Counter(part for hint_parts in parts.values() for part in hint_parts)
@@ -192,10 +192,10 @@ def _found(match: LineMatch, text: bytes) -> DialectMatch:
     )
     start = match.start()
     glued = start > 2 and any(
-        prefix["address"] is not None for prefix in PREFIX.finditer(text, max(0, start - GLUED_WITHIN), start)
+        prefix["address"] is not None for prefix in PREFIX.finditer(text, max(0, start - GLUED_WITHIN_BYTES), start)
     )
     return DialectMatch(start, spans, glued)
 
 
 def _is_bare(line: bytes) -> bool:
-    return b"\x1b" not in line and read_prefix(line, False) is None and read_launcher_prefix(line) is None
+    return b"\x1b" not in line and read_prefix(line, xla_dist=False) is None and read_launcher_prefix(line) is None

@@ -11,13 +11,13 @@ from tui.logs.attribution.xla_dist_prefix import PREFIX, read_dated_clock, read_
 from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
 from tui.logs.dialects.dialect import SUFFIXES, Dialect, Kind, Role
 from tui.logs.dialects.facts import read_cluster, read_span
-from tui.logs.dialects.match_cache import GLUED_WITHIN, DialectMatch, DialectReader, LineMatches
+from tui.logs.dialects.match_cache import GLUED_WITHIN_BYTES, DialectMatch, DialectReader, LineMatches
 from tui.logs.dialects.multiline import OpenHeaders, Row
 from tui.logs.dialects.rates import kind_of, number, rate_of
 from tui.logs.dialects.registry import TRAINING
 from tui.logs.dialects.step_bars import HeldSample, StepBars
 from tui.logs.dialects.training_or_eval import TrainingStage
-from tui.logs.files.line_assembler import Stream
+from tui.logs.files.log_stream import LogStream
 from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.samples import CLOCK_BYTES
@@ -49,14 +49,14 @@ class Matcher:
     @property
     def has_open_header(self) -> bool:
         """Return whether the next line may belong to a header or sample above, although its text does not show it."""
-        return self._openings.any or self._bars.is_waiting
+        return self._openings.has_any or self._bars.is_waiting
 
     def restart(self) -> None:
         """Note that the job was restarted."""
         self._stage.restart()
         self._bars = StepBars()
 
-    def finish(self, stream: Stream) -> None:
+    def finish(self, stream: LogStream) -> None:
         """Record the samples that wait for another line, since none will come."""
         self._record(self._bars.finish(stream.slot))
 
@@ -64,31 +64,31 @@ class Matcher:
         """Record the samples that have waited too long for another line."""
         self._record(self._bars.expire(now))
 
-    def match(self, stream: Stream, line: bytes, own_text: bytes, now: float | None) -> None:
+    def match(self, stream: LogStream, line: bytes, own_text: bytes, now: float | None) -> None:
         """Try all dialects on a line's own text, without prefixes, and a profile's on the whole line."""
         own_text = own_text.removeprefix(codecs.BOM_UTF8)
         self._take(stream, self._reader.read(line, own_text), line, own_text, now)
 
-    def match_known(self, stream: Stream, line: bytes, now: float | None) -> bool:
+    def match_known(self, stream: LogStream, line: bytes, now: float | None) -> bool:
         """Record a line if it has no prefix and a shape that was read before; return whether it was recorded."""
-        reading = self._reader.known(line)
+        reading = self._reader.find_known(line)
         if reading is None or not reading.is_bare:
             return False
         stream.at_start = False
         self._take(stream, reading, line, line, now)
         return True
 
-    def training(self, stream: Stream, match: re.Match[bytes], now: float | None) -> None:
+    def training(self, stream: LogStream, match: re.Match[bytes], now: float | None) -> None:
         """Record a line that is nothing but a PyTorch/XLA training line."""
         self._state.count_match(TRAINING.name)
         values = {name: value for name, value in match.groupdict().items() if value is not None}
         slot = self._state.slot_or_unnamed(stream.known_slot)
         self.sample(stream, TRAINING, values, (slot, stream.line_moment), now)
 
-    def _take(self, stream: Stream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
+    def _take(self, stream: LogStream, reading: LineMatches, line: bytes, own_text: bytes, now: float | None) -> None:
         if self._bars.is_waiting:
             self._record(self._bars.take(self._state.slot_or_unnamed(stream.known_slot), own_text))
-        if self._openings.any and not reading.is_own and self._take_value(stream, own_text, now):
+        if self._openings.has_any and not reading.is_own and self._take_value(stream, own_text, now):
             return
         for dialect, matches in reading.found:
             self._state.count_match(dialect.name)
@@ -98,11 +98,11 @@ class Matcher:
             self._take_matches(stream, dialect, matches, line if dialect.is_own else own_text, now)
             if dialect.kind is Kind.SECTION:
                 self._take_beneath(stream, own_text, now)
-        if self._openings.any and not reading.found:
+        if self._openings.has_any and not reading.found:
             self._take_beneath(stream, own_text, now)
 
     def _take_matches(
-        self, stream: Stream, dialect: Dialect, matches: Sequence[DialectMatch], text: bytes, now: float | None
+        self, stream: LogStream, dialect: Dialect, matches: Sequence[DialectMatch], text: bytes, now: float | None
     ) -> None:
         for match in matches:
             values, origin = match.values(text), self._where(stream, match, text)
@@ -141,39 +141,39 @@ class Matcher:
             self._state.queue.flush()
             self._stage.begin_evaluation(slot, self._state.table.newest_of(slot))
 
-    def _take_value(self, stream: Stream, line: bytes, now: float | None) -> bool:
+    def _take_value(self, stream: LogStream, line: bytes, now: float | None) -> bool:
         """Record a line of an open table of values; return whether the line is one."""
         slot = self._state.slot_or_unnamed(stream.known_slot)
         return self._record_rows(stream, slot, self._openings.take_value(slot, line), now)
 
-    def _take_beneath(self, stream: Stream, line: bytes, now: float | None) -> bool:
+    def _take_beneath(self, stream: LogStream, line: bytes, now: float | None) -> bool:
         """Record a line below an open header; return whether the line belongs to it."""
-        if not self._openings.any:
+        if not self._openings.has_any:
             return False
         slot = self._state.slot_or_unnamed(stream.known_slot)
         return self._record_rows(stream, slot, self._openings.take(slot, line), now)
 
-    def _record_rows(self, stream: Stream, slot: int, rows: Sequence[Row] | None, now: float | None) -> bool:
+    def _record_rows(self, stream: LogStream, slot: int, rows: Sequence[Row] | None, now: float | None) -> bool:
         for dialect, values in rows or ():
             self._state.count_match(dialect.name)
             self.sample(stream, dialect, values, (slot, stream.line_moment), now)
         return rows is not None
 
-    def _where(self, stream: Stream, match: DialectMatch, text: bytes) -> tuple[int, float | None]:
+    def _where(self, stream: LogStream, match: DialectMatch, text: bytes) -> tuple[int, float | None]:
         """Return slot and date of a match: the line's, or those of a prefix in the middle of the line before it."""
         slot, moment = stream.line_slot, stream.line_moment
         if match.is_glued and stream.slot is None:
-            nearest = max(0, match.start - GLUED_WITHIN)
+            nearest = max(0, match.start - GLUED_WITHIN_BYTES)
             for glued in PREFIX.finditer(text, nearest, match.start):
                 if glued["address"] is not None:
-                    prefix = read_prefix(text, True, glued.start())
+                    prefix = read_prefix(text, glued.start(), xla_dist=True)
                     if prefix is not None:
                         slot, moment = self._state.slot_for(prefix.number, prefix.address), prefix.moment or moment
         return self._state.slot_or_unnamed(stream.slot if slot is None else slot), moment
 
     def sample(
         self,
-        stream: Stream,
+        stream: LogStream,
         dialect: Dialect,
         values: Mapping[str, bytes],
         where: tuple[int, float | None],

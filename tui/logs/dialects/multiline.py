@@ -132,7 +132,7 @@ class TableHeader:
 
     def row(self, line: bytes) -> Row | None:
         """Return the values of a row by its columns, without values if it has no training loss; else None."""
-        bar = _compiled(_BAR).search(line) if self._separator == b"  " else None
+        bar = _compile(_BAR).search(line) if self._separator == b"  " else None
         dialect = self._dialect
         if bar is not None:
             line, dialect = line[: bar.start()], _ROW
@@ -142,7 +142,7 @@ class TableHeader:
         if len(cells) != self._size or not all(map(self._fits, cells)):
             return None
         values = {
-            name: match[0] for name, index in self._places.items() if (match := _compiled(_VALUE).match(cells[index]))
+            name: match[0] for name, index in self._places.items() if (match := _compile(_VALUE).match(cells[index]))
         }
         values |= {} if bar is None else {name: value for name, value in bar.groupdict().items() if value is not None}
         if (self._is_counted and values.keys().isdisjoint(_COUNTS)) or "loss" not in values:
@@ -168,7 +168,7 @@ class TableHeader:
         return cell.startswith(b"train") or cell in _TRAINING
 
     def _fits(self, cell: bytes) -> bool:
-        return len(cell) < 60 if self._separator != b"  " else not cell or _compiled(_FIGURE).match(cell) is not None
+        return len(cell) < 60 if self._separator != b"  " else not cell or _compile(_FIGURE).match(cell) is not None
 
     def ends_with(self, line: bytes) -> bool:
         """Return whether a line is the rule of a Markdown table, which holds results, not steps."""
@@ -195,7 +195,7 @@ class ValueTable:
         section, _, last = name.rpartition("/")
         if not last:
             self._section = section
-        elif last in _NAMES_OF_VALUES and (section or self._section) in _SECTIONS and _compiled(_VALUE).match(value):
+        elif last in _NAMES_OF_VALUES and (section or self._section) in _SECTIONS and _compile(_VALUE).match(value):
             self._values[last] = value
         return _OF_VALUES, {}
 
@@ -217,7 +217,7 @@ class StepHeader:
     def __init__(self, values: Mapping[str, bytes], line: bytes) -> None:
         self._values = values
         self._name = line[: line.find(values["step"])].strip(b" \t:=#[(").lower()
-        self._setting = _compiled(_SETTING + rb"[ \t]{0,4}\d{1,12}\s{0,8}$").match(line)
+        self._setting = _compile(_SETTING + rb"[ \t]{0,4}\d{1,12}\s{0,8}$").match(line)
         self.patience = _SECTION if _DRAWN_RULE.search(line) else _MOST_BETWEEN
         self.setting: int | None = None
         """The step if it and its loss are printed like the settings of a configuration."""
@@ -231,7 +231,7 @@ class StepHeader:
         reading = read_line(line)
         if reading is None or reading.role not in _LOSS_ALONE:
             return None
-        loss = None if self._setting is None else _compiled(_SETTING).match(line)
+        loss = None if self._setting is None else _compile(_SETTING).match(line)
         if self._setting is not None and loss is not None and loss["sign"] == self._setting["sign"]:
             is_deeper = len(loss["outer"] + loss["lead"]) > len(self._setting["outer"] + self._setting["lead"])
             self.setting = None if is_deeper else int(self._values["step"])
@@ -239,7 +239,7 @@ class StepHeader:
 
     def ends_with(self, line: bytes) -> bool:
         """Return whether an evaluation begins, which does not belong to the step."""
-        return _compiled(_EVALUATES).search(line) is not None and self.row(line) is None
+        return _compile(_EVALUATES).search(line) is not None and self.row(line) is None
 
 
 class OpenHeaders:
@@ -252,7 +252,7 @@ class OpenHeaders:
         """By slot, the last step that was printed like a setting, and its row; -1 once steps have increased."""
 
     @property
-    def any(self) -> bool:
+    def has_any(self) -> bool:
         """Return whether the next line may belong to a header."""
         return bool(self._opened or self._value_tables)
 
@@ -329,7 +329,7 @@ class OpenHeaders:
 
 
 @lru_cache(maxsize=8)
-def _compiled(source: bytes) -> re.Pattern[bytes]:
+def _compile(source: bytes) -> re.Pattern[bytes]:
     """Return a pattern with its parts expanded, compiled for the first header: most logs have none."""
     return re.compile(expand_parts(source))
 

@@ -76,7 +76,7 @@ def try_dialects(lines: Iterable[bytes], dialects: Sequence[Dialect]) -> tuple[i
             for name, values in _match_line(text, own, built_in, headers):
                 counts[name] += 1
                 if len(examples[name]) < _MOST_EXAMPLES:
-                    examples[name].append((text.decode("utf-8", "replace"), _shown(values)))
+                    examples[name].append((text.decode("utf-8", "replace"), _by_column(values)))
     return total, [Trial(name, counts[name], tuple(examples[name])) for name in counts]
 
 
@@ -100,7 +100,7 @@ def _match_line(
         if dialect.kind is Kind.HEADER:
             headers.begin(0, dialect, values, own_text)
         yield dialect.name, values
-    if headers.any and names <= _BENEATH:
+    if headers.has_any and names <= _BENEATH:
         for dialect, row in headers.take(0, own_text) or ():
             yield dialect.name, row
 
@@ -109,7 +109,7 @@ _BENEATH = {dialect.name for dialect in BUILT_IN if dialect.role.is_summary and 
 """Dialects that match a loss alone on its line, unless a header above gives it a step."""
 
 
-def _shown(values: Mapping[str, bytes]) -> dict[str, str]:
+def _by_column(values: Mapping[str, bytes]) -> dict[str, str]:
     """Return the values of a line by their columns."""
     columns = {
         name: value.decode("utf-8", "replace") for name, value in values.items() if name not in _HELPING_GROUPS
@@ -120,7 +120,7 @@ def _shown(values: Mapping[str, bytes]) -> dict[str, str]:
 
 def _own_text(line: bytes) -> bytes:
     """Return a line without the prefix of xla_dist or another launcher."""
-    prefix = read_prefix(line, False)
+    prefix = read_prefix(line, xla_dist=False)
     if prefix is not None:
         return line[prefix.length :]
     launcher = read_launcher_prefix(line)

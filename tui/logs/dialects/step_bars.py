@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import Dialect
-from tui.logs.files.line_assembler import Stream
+from tui.logs.files.log_stream import LogStream
 
 _LONGEST_WAIT_S = 1.0
 """Seconds for which a sample is held if no other line comes."""
@@ -21,7 +21,7 @@ _MOST_MISSES = 3
 class HeldSample(NamedTuple):
     """A sample: its stream, dialect and values, its slot and date, and the time of its arrival."""
 
-    stream: Stream
+    stream: LogStream
     dialect: Dialect
     values: Mapping[str, bytes]
     where: tuple[int, float | None]

@@ -9,7 +9,7 @@ from tui.logs.core_row import HAS_LOSS, HAS_RATE, UNKNOWN
 from tui.logs.dialects.dialect import Dialect, Role
 from tui.logs.state.samples import Record
 
-_PACE_WITHIN = 2048
+_PACE_WITHIN_BYTES = 2048
 """Most bytes between the beginnings of a sample and of the line with its rate."""
 
 _MOST_OF_AN_EPOCH = 5
@@ -109,7 +109,7 @@ class _WorkerState:
         newest, self.newest = self.newest, None
         if newest is None or newest[4] == UNKNOWN or newest[8] & HAS_RATE or not pace[8] & HAS_RATE:
             return ()
-        return ((*newest[:5], *pace[5:]),) if 0 <= pace[-1] - newest[-1] <= _PACE_WITHIN else ()
+        return ((*newest[:5], *pace[5:]),) if 0 <= pace[-1] - newest[-1] <= _PACE_WITHIN_BYTES else ()
 
     def take_first_loss(self) -> bool:
         """Return whether this loss is the first since an epoch was named, or one of its batches."""

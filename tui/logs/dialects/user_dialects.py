@@ -83,13 +83,13 @@ def _user_dialect(name: str, entry: Any) -> Dialect:
         pattern = TimedPattern(source)
     except (regex.error, RecursionError, OverflowError) as error:
         remedy = "write \\ before a sign that stands for itself, such as ( [ { . *"
-        raise dialect_error(name, f"its pattern is no regular expression: {error}", remedy) from error
+        raise dialect_error(name, f"its pattern is not a regular expression: {error}", remedy) from error
     if missing := {"step", "loss"} - pattern.groups:
         why = f"its pattern has no group for {' and '.join(sorted(missing))}"
         raise dialect_error(name, why, "name a group (?P<step>…), (?P<loss>…)")
     if odd := sorted(pattern.groups - set(COLUMNS)):
         columns = f"columns are {', '.join(COLUMNS)}; use (?:…) for the rest"
-        raise dialect_error(name, f"group {odd[0]!r} is no column", columns)
+        raise dialect_error(name, f"group {odd[0]!r} is not a column", columns)
     hints = tuple(text.encode() for text in _texts(name, entry, "contains"))
     dialect = Dialect(name, Kind.SAMPLE, hints, source, reach=LOOSE_REACH, own_pattern=pattern)
     for sample in _texts(name, entry, "samples"):

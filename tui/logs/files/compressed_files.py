@@ -13,10 +13,10 @@ from typing import IO, Any, NamedTuple
 
 from tui.errors import UsageError
 
-BLOCK = 256 * 1024
+BLOCK_BYTES = 256 * 1024
 """Bytes read, or unpacked, at once."""
 
-HEAD = 64 * 1024
+HEAD_BYTES = 64 * 1024
 """Bytes of a file's beginning from which its format is recognised."""
 
 STDIN = Path("/dev/stdin")
@@ -55,7 +55,7 @@ PACKINGS = (
 )
 
 
-def unpacked(file: IO[bytes], packing: Packing, size: int, name: str) -> Iterator[bytes]:
+def unpack(file: IO[bytes], packing: Packing, size: int, name: str) -> Iterator[bytes]:
     """Yield the unpacked bytes of a file in blocks of at most `size`; concatenated packed files are read as one.
 
     Raises UsageError, with `name` for the file, where the data is cut off or broken, after yielding all that is
@@ -67,17 +67,17 @@ def unpacked(file: IO[bytes], packing: Packing, size: int, name: str) -> Iterato
                 # `read` would lose the bytes right before an error.
                 block = stream.read1(size)
             except EOFError as error:
-                raise _broken(name, packing, "it is cut off") from error
+                raise _broken_error(name, packing, "it is cut off") from error
             except Exception as error:  # each library has its own errors, without a common base
                 if isinstance(error, OSError) and error.errno is not None:
                     raise  # the file cannot be read
-                raise _broken(name, packing, str(error)) from error
+                raise _broken_error(name, packing, str(error)) from error
             if not block:
                 return
             yield block
 
 
-def _broken(name: str, packing: Packing, why: str) -> UsageError:
+def _broken_error(name: str, packing: Packing, why: str) -> UsageError:
     return UsageError(f"cannot read {name} to its end", why=f"its {packing.name} data is broken: {why}")
 
 
@@ -96,7 +96,7 @@ def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
             raise _device(path)
         copy = tempfile.NamedTemporaryFile(prefix="tpu-tui-", suffix=".log")  # noqa: SIM115
         with path.open("rb", buffering=0) as pipe:
-            while data := pipe.read(BLOCK):
+            while data := pipe.read(BLOCK_BYTES):
                 copy.write(data)
         copy.flush()
         return Path(copy.name), copy
@@ -106,21 +106,21 @@ def _device(path: Path) -> UsageError:
     kind = "a terminal or another device"
     if path == STDIN:
         return UsageError("nothing is piped in", why=f"standard input is {kind}", remedy="… | tpu-tui logs -")
-    return UsageError(f"{path} is no file", why=f"it is {kind}")
+    return UsageError(f"{path} is not a file", why=f"it is {kind}")
 
 
 def head_of(path: Path, name: str) -> tuple[bytes, Packing | None]:
     """Return the unpacked beginning of a file and its packing. Raises UsageError, with `name`, for no log."""
     with explain_errors(path), path.open("rb") as file:
-        head = file.read(HEAD)
+        head = file.read(HEAD_BYTES)
         packing = next((packing for packing in PACKINGS if head.startswith(packing.magic)), None)
         if packing is not None:
             file.seek(0)
             head = b""
             try:
-                for block in unpacked(file, packing, HEAD, name):
+                for block in unpack(file, packing, HEAD_BYTES, name):
                     head += block
-                    if len(head) >= HEAD:
+                    if len(head) >= HEAD_BYTES:
                         break
             except UsageError:
                 if not head:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import IO, NamedTuple
 
 from tui.logs.attribution.line_owner import LineOwner
-from tui.logs.files.lines import LONGEST_LINE, names_core
+from tui.logs.files.lines import LONGEST_LINE_BYTES, names_core
 
-BLOCK = 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
 """Bytes read at once."""
 
 _MOST_DIGITS = 5
@@ -139,7 +139,7 @@ def forwards(blocks: Iterable[bytes], offset: int = 0) -> Iterator[Stretch]:
     begins = True
     for block in blocks:
         cut = block.rfind(b"\n") + 1
-        if not cut and len(held) + len(block) <= LONGEST_LINE:
+        if not cut and len(held) + len(block) <= LONGEST_LINE_BYTES:
             held += block
             continue
         if not cut or not begins:
@@ -165,7 +165,7 @@ def backwards(file: int, size: int) -> Iterator[Stretch]:
     held: list[bytes] = []
     ends = True
     while end > 0:
-        start = max(0, end - BLOCK)
+        start = max(0, end - BLOCK_BYTES)
         block = os.pread(file, end - start, start)
         if len(block) < end - start:
             # The file was truncated while it was read: everything after this block is gone.
@@ -182,7 +182,7 @@ def backwards(file: int, size: int) -> Iterator[Stretch]:
             held, ends = [block[:cut]], True
         else:
             held.insert(0, block)
-            if sum(map(len, held)) > LONGEST_LINE:
+            if sum(map(len, held)) > LONGEST_LINE_BYTES:
                 yield Stretch(start, b"".join(held), begins=False, ends=ends)
                 held, ends = [], False
 
@@ -234,6 +234,6 @@ def last_in_file(file: IO[bytes], picker: Picker, count: int) -> tuple[int, Iter
 
 
 def _blocks_between(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
-    while start < end and (block := os.pread(file.fileno(), min(BLOCK, end - start), start)):
+    while start < end and (block := os.pread(file.fileno(), min(BLOCK_BYTES, end - start), start)):
         start += len(block)
         yield block

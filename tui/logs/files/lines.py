@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from tui.logs.log_time import LOG_TIME, WALL_TIME, format_time
 
-LONGEST_LINE = 1024 * 1024
+LONGEST_LINE_BYTES = 1024 * 1024
 """A longer line is handed out in pieces of this many bytes."""
 
 ESCAPE = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
@@ -85,11 +85,11 @@ class Cutter:
                 self.offset += len(line) + 1
             last = rest[rest.rfind(b"\n") + 1 :]
             self._held, self._size = [last], len(last)
-        while self._size > LONGEST_LINE:
+        while self._size > LONGEST_LINE_BYTES:
             text = b"".join(self._held)
-            yield self.offset, text[:LONGEST_LINE]
-            self.offset += LONGEST_LINE
-            self._held, self._size = [text[LONGEST_LINE:]], len(text) - LONGEST_LINE
+            yield self.offset, text[:LONGEST_LINE_BYTES]
+            self.offset += LONGEST_LINE_BYTES
+            self._held, self._size = [text[LONGEST_LINE_BYTES:]], len(text) - LONGEST_LINE_BYTES
 
     def rest(self) -> Iterator[tuple[int, bytes]]:
         """Yield the last line if it has no line end."""

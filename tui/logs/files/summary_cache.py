@@ -29,7 +29,7 @@ MOST_SUMMARIES = 256
 MOST_BYTES = 64 * 1024 * 1024
 """Most bytes of summaries in the cache."""
 
-_EDGE = 4096
+_EDGE_BYTES = 4096
 """Bytes at the beginning and at the end of a log whose checksum its summary is valid for."""
 
 READER_DIRECTORY = Path(__file__).parents[1]
@@ -113,9 +113,9 @@ class SummaryCache:
 def _hash_edges(log: Path) -> int:
     """Return a checksum of the log's beginning and end: times can be set back, and some file systems' are coarse."""
     with log.open("rb", buffering=0) as file:
-        checksum = zlib.crc32(file.read(_EDGE))
-        file.seek(max(0, os.fstat(file.fileno()).st_size - _EDGE))
-        return zlib.crc32(file.read(_EDGE), checksum)
+        checksum = zlib.crc32(file.read(_EDGE_BYTES))
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _EDGE_BYTES))
+        return zlib.crc32(file.read(_EDGE_BYTES), checksum)
 
 
 def _fingerprint(stat: os.stat_result, reader: Iterable[str]) -> list[Any]:

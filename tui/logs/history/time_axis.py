@@ -77,14 +77,14 @@ class SeriesAxis:
             self.origin = self._newest = float(moments[0])
         low = high = self.origin
         if not np.isnan(self.origin):
-            moments, low, high = self._known(moments, self.origin - LONGEST_S, self.origin + LONGEST_S)
+            moments, low, high = self._fill_unknown(moments, self.origin - LONGEST_S, self.origin + LONGEST_S)
             self.is_time = self.is_time or low != self.origin or high != self.origin
         if not self.is_time:
             return Placed(before, self._taken - 1, moments, self.origin, float("nan"))
         first, last = (math.floor((moment - self.origin) * TICKS_PER_S) for moment in (low, high))
         return Placed(first, last, moments, high, self.origin)
 
-    def _known(self, moments: Floats, lowest: float, highest: float) -> tuple[Floats, float, float]:
+    def _fill_unknown(self, moments: Floats, lowest: float, highest: float) -> tuple[Floats, float, float]:
         """Replace moments that are unknown or out of bounds by the one before; also return their range."""
         low, high = float(moments.min()), float(moments.max())
         if not (lowest < low and high < highest):
@@ -99,7 +99,7 @@ class SeriesAxis:
         """Return clocks as moments that continue past midnight: each the nearest after the previous of its row."""
         if is_first:
             self.origin = float(clock[0])
-        clock, low, high = self._known(clock, float("-inf"), float("inf"))
+        clock, low, high = self._fill_unknown(clock, float("-inf"), float("inf"))
         before = self._row_clocks[runs.rows] - _OFFSET_S
         first = before == -_OFFSET_S
         before[first] = self.origin

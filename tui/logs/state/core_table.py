@@ -23,7 +23,7 @@ _LARGEST = np.iinfo(np.int64).max
 _FEW_EPOCHS = 8
 """Most epochs between the first and last of a batch for which each is looked for, without sorting."""
 
-RECENT = 20
+RECENT_RATES = 20
 """Default number of newest rates that are kept of each row."""
 
 _FIRST_ROWS = 64
@@ -35,7 +35,7 @@ _NONE_KNOWN = (1 << _DEVICE_BITS) + 1
 class CoreTable:
     """One row for every (worker slot, ordinal, device) seen; `build_snapshot` decides which of them are one core."""
 
-    def __init__(self, *, history: bool = True, steps: bool = False, recent: int = RECENT) -> None:
+    def __init__(self, *, history: bool = True, steps: bool = False, recent: int = RECENT_RATES) -> None:
         """Keep the `recent` newest rates of each row, with `history` also series, and with `steps` their steps."""
         self.size = 0
         self.sequence = 0

@@ -57,10 +57,10 @@ def total_rate(rates: Floats, kinds: Kinds, *, are_cores: bool) -> float | None:
     """
     if len(kinds) and (kinds == kinds[0]).all() and int(kinds[0]) in _OF_ALL:
         return float(np.median(rates))
-    return float(rates.sum()) if add_up(kinds, are_cores=are_cores) else None
+    return float(rates.sum()) if can_add_up(kinds, are_cores=are_cores) else None
 
 
-def add_up(kinds: Kinds, *, are_cores: bool) -> bool:
+def can_add_up(kinds: Kinds, *, are_cores: bool) -> bool:
     """Return whether rates of these kinds are parts of the pod's rate (see `total_rate`)."""
     kind = int(kinds[0]) if len(kinds) and (kinds == kinds[0]).all() else RateKind.UNKNOWN
     return kind in (RateKind.EXAMPLES, RateKind.TOKENS) or (kind in _A_DEVICE and are_cores)

@@ -10,11 +10,11 @@ from typing import NamedTuple
 from tui.logs._compat_numpy import Bools, Floats, Ints, np, npt
 from tui.logs.core_row import HAS_LOSS, UNKNOWN, WorkerFacts
 from tui.logs.log_time import LOG_TIME, format_time
-from tui.logs.snapshot import CoreState, Snapshot, frozen
+from tui.logs.snapshot import CoreState, Snapshot, freeze
 from tui.logs.state.core_table import CoreTable
 from tui.logs.state.demux_state import DemuxState
 from tui.logs.state.line_counts import LogSource
-from tui.logs.state.stragglers import behind, paces
+from tui.logs.state.stragglers import find_behind, measure_paces
 
 _FEW = 2
 """Samples that a row needs to count as another core with the same number; a single one may be a torn line."""
@@ -27,7 +27,7 @@ _COPIED_COLUMNS = (
 )  # fmt: skip
 """Columns of a snapshot that are the table's own."""
 
-MISSED = 3
+SILENT_INTERVALS = 3
 """Usual intervals between lines after which a core counts as silent; some jobs print a line every ten minutes."""
 
 
@@ -60,8 +60,8 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     lag, middle = _lags(position, counting)
     if state.epochs.offset is not None:
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + state.epochs.offset, epoch)
-    late = behind(lag, usual, table.smallest_step, state.thresholds) & (not partial)
-    pace, slow = paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
+    late = find_behind(lag, usual, table.smallest_step, state.thresholds) & (not partial)
+    pace, slow = measure_paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
     slow &= sampled & (not partial)
     states = _states(sampled, columns["known"], columns["loss"], ended | _is_over(state), late | slow, silent)
     facts_of = _workers(state, numbers, workers)
@@ -69,17 +69,17 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     dated = [source for source in state.sources if np.isfinite(source.last_seen)]
     newest = max(dated, key=lambda source: source.last_seen, default=None)
     return Snapshot(
-        **{name: frozen(column) for name, column in columns.items()},
-        worker=frozen(workers),
-        epoch=frozen(epoch),
-        lag=frozen(lag),
-        pace=frozen(pace),
-        counting=frozen(counting),
-        behind=frozen(late),
-        slow=frozen(slow),
-        state=frozen(states),
-        slot=frozen(np.searchsorted(_unknown_last(np.array(listed, np.int64)), _unknown_last(workers))),
-        row=frozen(rows),
+        **{name: freeze(column) for name, column in columns.items()},
+        worker=freeze(workers),
+        epoch=freeze(epoch),
+        lag=freeze(lag),
+        pace=freeze(pace),
+        counting=freeze(counting),
+        behind=freeze(late),
+        slow=freeze(slow),
+        state=freeze(states),
+        slot=freeze(np.searchsorted(_unknown_last(np.array(listed, np.int64)), _unknown_last(workers))),
+        row=freeze(rows),
         workers=facts_of,
         epochs=state.epochs.summaries(),
         facts=dict(state.facts),
@@ -258,7 +258,7 @@ def _newest_date(table: CoreTable, rows: Ints) -> float:
 
 def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> Bools:
     """Return which rows have been silent for too long: by the clock in a live run, else compared with other cores."""
-    table, patience = state.table, np.fmax(state.thresholds.silent, MISSED * usual)
+    table, patience = state.table, np.fmax(state.thresholds.silent, SILENT_INTERVALS * usual)
     seen = table.column("seen")[rows]
     if np.isfinite(seen).any():
         quiet: Bools = (np.fmax.reduce(seen) if now is None else now) - seen > patience

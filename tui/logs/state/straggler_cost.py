@@ -8,7 +8,7 @@ from tui.logs._compat_numpy import np
 from tui.logs.core_row import json_figure, optional_int
 from tui.logs.snapshot import Snapshot
 
-RECENT = 5
+LEAST_LINES = 5
 """Fewest lines of a core from which its pace is measured."""
 RECENT_STEPS = 20
 """Newest steps of the pod from which the length of a step is measured."""
@@ -87,7 +87,7 @@ def _pace_by_lines(snapshot: Snapshot, index: int, median: float) -> float | Non
         return None
     # A core that has just appeared, or reappeared on another worker, has few lines but is not slow.
     lines = int(snapshot.history.counts[int(snapshot.row[index])])
-    return lines / median if lines >= RECENT else None
+    return lines / median if lines >= LEAST_LINES else None
 
 
 def seconds_per_step(snapshot: Snapshot) -> float | None:

@@ -10,7 +10,7 @@ from tui.logs.history.history import median_of
 from tui.logs.state.rate_kinds import Kinds, compares
 from tui.logs.state.recent_rates import Rates, RecentRates
 
-LASTING = 2.0
+LASTING_S = 2.0
 """Least seconds by which a core is behind: the lines of workers arrive in turns, and in between many seem late."""
 
 PACE_SAMPLES = 5
@@ -25,7 +25,7 @@ class CoreThresholds:
     """When a core counts as behind, slow or silent."""
 
     straggler: float = 3.0
-    """Lines behind the median core, if these take at least `LASTING` seconds."""
+    """Lines behind the median core, if these take at least `LASTING_S` seconds."""
     slow_pace: float = 0.8
     """Share of the median core's rate; a core at or below it for `slow_samples` is slow."""
     slow_samples: float = 20.0
@@ -39,19 +39,19 @@ class CoreThresholds:
         return cls(**{name: float(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
 
-def behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
-    """Return which cores are more than `straggler` lines, and at least `LASTING` seconds, behind the median core.
+def find_behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
+    """Return which cores are more than `straggler` lines, and at least `LASTING_S` seconds, behind the median core.
 
     `usual` is the usual number of seconds between two lines of a core (NaN unknown); `lag` is in steps.
     """
     lines = lag / max(1, smallest_step)
     late: Bools = lines > thresholds.straggler
     if usual > 0:
-        late &= lines * usual >= LASTING
+        late &= lines * usual >= LASTING_S
     return late
 
 
-def paces(
+def measure_paces(
     recent: RecentRates, rows: Ints, kinds: Kinds, counting: Bools, thresholds: CoreThresholds
 ) -> tuple[Floats, Bools]:
     """Return each core's rate as a share of the median core's (NaN unknown), and which cores are slow.

@@ -12,9 +12,9 @@ from tui.logs._compat_numpy import Bools, Floats, Ints, Words, np, npt, places_o
 from tui.logs.attribution.launcher_prefixes import LABELLED_SAMPLE
 from tui.logs.attribution.xla_dist_prefix import PREFIX, moment_before_text
 from tui.logs.core_row import UNKNOWN
-from tui.logs.dialects.dialect import LONGEST
-from tui.logs.files.block_buffer import BLOCK, BlockBuffer
-from tui.logs.files.line_assembler import Stream
+from tui.logs.dialects.dialect import LONGEST_BYTES
+from tui.logs.files.block_buffer import BLOCK_BYTES, BlockBuffer
+from tui.logs.files.log_stream import LogStream
 from tui.logs.hint_search import HintFinder
 from tui.logs.log_time import LOG_TIME, NO_TIME, WALL_TIME
 from tui.logs.packed_digits import FIRST
@@ -48,7 +48,7 @@ _DIGIT[[*b"0123456789"]] = True
 class NewPrefixes(NamedTuple):
     """Unknown prefixes of a stream's lines: address and number of each, as words and as text."""
 
-    stream: Stream
+    stream: LogStream
     tails: Words
     texts: list[bytes]
 
@@ -83,7 +83,7 @@ class Block:
     def __init__(
         self,
         buffer: BlockBuffer,
-        prefixes: Mapping[Stream, PrefixIndex],
+        prefixes: Mapping[LogStream, PrefixIndex],
         finder: HintFinder | None,
         unnamed_slot: Callable[[], int],
     ) -> None:
@@ -174,7 +174,7 @@ class Block:
         """Collect the prefixes not seen before; if there are none, all prefixes of the streams count as known."""
         if not new.any():
             for index in self._prefixes:
-                index.bytes_read = max(index.bytes_read, BLOCK)
+                index.bytes_read = max(index.bytes_read, BLOCK_BYTES)
             return
         streams = self._stream_of[owners]
         for number, stream in enumerate(self._streams):
@@ -234,11 +234,11 @@ class Block:
             return none, none
         first = self._scanner.octets(starts)
         odd = _ODD.take(first)
-        odd |= ends - starts > LONGEST
+        odd |= ends - starts > LONGEST_BYTES
         quiet = places_of(~odd)
         begins, stops = starts[quiet], ends[quiet]
         prefix, is_none = self._prefix_lengths(begins, stops, first[quiet])
-        hinted = finder.lines_with(*self._scanner.joined(begins if finder.in_prefixes else begins + prefix, stops))
+        hinted = finder.lines_with(*self._scanner.join(begins if finder.in_prefixes else begins + prefix, stops))
         for line in hinted.tolist():
             if LABELLED_SAMPLE.match(self._text(int(begins[line]), int(stops[line])).lstrip(b"\r")):
                 return none, none

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from tui.logs._compat_numpy import Bools, Ints, Words, np, npt, places_of
-from tui.logs.files.block_buffer import PAD, BlockBuffer
+from tui.logs.files.block_buffer import PAD_BYTES, BlockBuffer
 from tui.logs.packed_digits import (
     BYTE,
     CLOCK,
@@ -38,7 +38,7 @@ CLOCK_SIZE = len("02:38:57")
 TAILS = range(len("1.1.1.1 [0] "), len("255.255.255.255 [12345] ") + 1)
 """Possible lengths of address and number in a prefix."""
 
-_TILE = 256 * 1024
+_TILE_BYTES = 256 * 1024
 """Bytes that are searched for line ends together, so that they stay in the CPU's cache."""
 
 _LINE_END = np.uint8(ord("\n"))
@@ -90,18 +90,18 @@ class Scanner:
 
     def __init__(self, buffer: BlockBuffer) -> None:
         self._view = buffer.view
-        self._end = PAD + buffer.size
-        self._view[self._end : self._end + PAD] = bytes(PAD)
+        self._end = PAD_BYTES + buffer.size
+        self._view[self._end : self._end + PAD_BYTES] = bytes(PAD_BYTES)
         self._octets = np.frombuffer(self._view, np.uint8)
-        self._marks = np.empty(_TILE, bool)
+        self._marks = np.empty(_TILE_BYTES, bool)
 
     def octets(self, places: Ints) -> npt.NDArray[np.uint8]:
         """Return the byte at each of these positions; zeros a little beyond the end."""
-        return self._octets.take(places + PAD)
+        return self._octets.take(places + PAD_BYTES)
 
     def prefix_bytes(self, places: Ints) -> npt.NDArray[np.uint8]:
         """Return the first bytes of lines that begin at these positions."""
-        return self._gather(places + PAD, _HEAD_ROOM)
+        return self._gather(places + PAD_BYTES, _HEAD_ROOM)
 
     def field_bytes(self, ends: Ints) -> npt.NDArray[np.uint8]:
         """Return the 32 bytes before each of these positions of the buffer; fewer would cost as much."""
@@ -112,16 +112,16 @@ class Scanner:
         gathered: npt.NDArray[np.uint8] = windows[places].view(np.uint8).reshape(len(places), size)
         return gathered
 
-    def joined(self, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
+    def join(self, starts: Ints, ends: Ints) -> tuple[bytes, Ints]:
         """Return lines from `starts` to `ends` concatenated, and the position at which each then ends."""
-        view, spans = self._view, zip((starts + PAD).tolist(), (ends + (PAD + 1)).tolist(), strict=True)
+        view, spans = self._view, zip((starts + PAD_BYTES).tolist(), (ends + (PAD_BYTES + 1)).tolist(), strict=True)
         return b"".join([view[start:end] for start, end in spans]), np.cumsum(ends + 1 - starts)
 
     def lines(self) -> tuple[Ints, Ints]:
         """Return the positions at which the lines of the block begin and end."""
-        tiles = range(PAD, self._end, _TILE)
-        ends = np.concatenate([self._line_ends(start, min(self._end, start + _TILE)) for start in tiles])
-        ends -= PAD
+        tiles = range(PAD_BYTES, self._end, _TILE_BYTES)
+        ends = np.concatenate([self._line_ends(start, min(self._end, start + _TILE_BYTES)) for start in tiles])
+        ends -= PAD_BYTES
         begins = np.empty_like(ends)
         begins[:1] = 0
         np.add(ends[:-1], 1, out=begins[1:])
@@ -142,7 +142,7 @@ class Scanner:
 
     def training_lines(self, begins: Ints, ends: Ints) -> TrainingLines:
         """Return the plain training lines, each read from its end to its beginning."""
-        ends = ends + PAD
+        ends = ends + PAD_BYTES
         returns = self._octets.take(ends - 1) == ord("\r")
         if returns.any():
             ends -= returns
@@ -160,7 +160,7 @@ class Scanner:
         fields.name(_STEP)
         epoch, core = self._core(fields)
         device = fields.device()
-        prefix = fields.places() - (begins[lines] + PAD)
+        prefix = fields.places() - (begins[lines] + PAD_BYTES)
         good = fields.good
         good &= (prefix == 0) | ((prefix >= MOMENT + TAILS.start) & (prefix < MOMENT + TAILS.stop))
         training = TrainingLines(lines, prefix, core, device, epoch, step.number(), loss, rate, global_rate, clock)

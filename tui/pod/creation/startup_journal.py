@@ -39,7 +39,7 @@ _EXITED = "1"
 """CLD_EXITED of waitid(2), as in systemd's property ExecMainCode: the program was not killed, as in a shutdown."""
 
 
-def startup_of(worker: WorkerStartup, unit: Mapping[str, str], messages: Iterable[str]) -> WorkerStartup:
+def parse_startup(worker: WorkerStartup, unit: Mapping[str, str], messages: Iterable[str]) -> WorkerStartup:
     """Return the state of a worker's startup script, from systemd's properties of the unit and its last messages.
 
     The messages are those since the last boot, without their times and the program's name.

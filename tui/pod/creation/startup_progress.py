@@ -27,7 +27,7 @@ def progress_line(states: Sequence[WorkerStartup]) -> str:
 
 def waiting_line(states: Sequence[WorkerStartup], elapsed_s: float) -> str:
     """Return `progress_line` with the time, and what the others wait for."""
-    waiting = _grouped([state for state in states if not state.has_ended], states)
+    waiting = _group_workers([state for state in states if not state.has_ended], states)
     return f"{progress_line(states)} after {format_duration(int(elapsed_s))}; {waiting}"
 
 
@@ -39,10 +39,10 @@ def startup_error(request: MachineRequest, states: Sequence[WorkerStartup]) -> T
         return None
     limit = format_duration(request.startup_timeout_s)
     what = f"the startup script of {request.name} " + ("failed" if failed else f"did not end within {limit}")
-    return TpuTuiError(what, why=_grouped(named, states), remedy=stays(request, named[0]))
+    return TpuTuiError(what, why=_group_workers(named, states), remedy=startup_remedy(request, named[0]))
 
 
-def stays(request: MachineRequest, state: WorkerStartup) -> str:
+def startup_remedy(request: MachineRequest, state: WorkerStartup) -> str:
     """Return that the slices stay, with the commands to look at one worker's script and to delete the slices."""
     look = shlex.join(["tpu-tui", "ssh", f"{request.zone}/{state.slice_name}", "--worker", str(state.worker)])
     stay, them = (
@@ -51,7 +51,7 @@ def stays(request: MachineRequest, state: WorkerStartup) -> str:
     return f"{stay} money: look with {look} (sudo journalctl -u {UNIT}), or delete {them}: {request.delete_command}"
 
 
-def _grouped(named: Sequence[WorkerStartup], states: Sequence[WorkerStartup]) -> str:
+def _group_workers(named: Sequence[WorkerStartup], states: Sequence[WorkerStartup]) -> str:
     """Group workers by their details, and by slice if there are several: `workers 0, 2 of pod-1: exit code 3`."""
     is_one_slice = len({state.slice_name for state in states}) == 1
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)

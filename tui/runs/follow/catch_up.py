@@ -15,7 +15,7 @@ from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.log_mirror import record_missing_arrivals
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -40,7 +40,7 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
     answers: Answers = {}
     try:
         record_missing_arrivals(directory)
-        errors = await _caught_up(directory, fleet, timeout)
+        errors = await _bring_up_to_date(directory, fleet, timeout)
         if not errors:
             answers = await query_workers(directory.run, fleet, timeout_s=timeout)
     finally:
@@ -50,7 +50,7 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
         raise error
 
 
-async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
+async def _bring_up_to_date(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
     """Bring the mirrors up to date; return the errors."""
     try:
         await within(fetch_previous_logs(directory, fleet), timeout)
@@ -65,5 +65,5 @@ async def _caught_up(directory: RunDirectory, fleet: Fleet, timeout: float) -> l
     await cancel_all(tasks)
     errors = [error for task in done if (error := task.exception()) is not None]
     if pending and not errors:
-        return [WorkerError(f"{count_noun(len(pending), 'worker')} did not answer within {timeout:g} s")]
+        return [WorkerError(f"{format_count(len(pending), 'worker')} did not answer within {timeout:g} s")]
     return errors

@@ -15,7 +15,7 @@ from tui.aio.backoff import backoff
 from tui.errors import TpuTuiError, WorkerError
 from tui.pod.run import RunState
 from tui.runs.failure_rules import WorkerOutcome
-from tui.runs.follow.room_notes import ROOM_TEXTS, RoomNotes
+from tui.runs.follow.disk_space_notes import DISK_TEXTS, DiskSpaceNotes
 from tui.runs.health.reachability import Reachability
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import Mirror, record
@@ -74,7 +74,7 @@ class Follower:
         self._launch_session = launch_session
         self._mirror = Mirror(directory, worker)
         self._waits: Iterator[float] = backoff()
-        self._room = RoomNotes(directory, worker)
+        self._disk_space = DiskSpaceNotes(directory, worker)
         self._recorded: set[str] = set()
 
     async def run(self) -> WorkerOutcome:
@@ -120,7 +120,7 @@ class Follower:
 
     def _close(self) -> None:
         self._mirror.close()
-        self._room.close()
+        self._disk_space.close()
 
     async def _once(self, to_present: bool = False) -> WorkerOutcome | None:
         """Mirror what the log has grown by in one session; return the outcome if the log is complete then."""
@@ -138,7 +138,7 @@ class Follower:
                 await self._record_short_log(head)
             return None if to_present else await self._judge(head, await trailer)
         except channel_errors() as error:
-            raise _broken(self.worker, error) from error
+            raise _broken_error(self.worker, error) from error
         finally:
             trailer.cancel()
             process.close()
@@ -166,7 +166,7 @@ class Follower:
             process.stdin.write(call.input)
         except channel_errors() as error:
             process.close()
-            raise _broken(self.worker, error) from error
+            raise _broken_error(self.worker, error) from error
         return process, call
 
     async def _head(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> tuple[Answer, bytes]:
@@ -225,8 +225,8 @@ class Follower:
                 lines, newline, rest = (rest + data).rpartition(b"\n")
                 rest = rest[-MAX_TRAILER_BYTES:]
                 for answer in parse_answers(call.nonce, lines) if newline else []:
-                    if answer.word in ROOM_TEXTS:
-                        await self._room.report(answer.word)
+                    if answer.word in DISK_TEXTS:
+                        await self._disk_space.report(answer.word)
                     elif answer.word == "ending":
                         self._report_ending(parse_outcome(answer))
                     else:
@@ -262,7 +262,7 @@ class Follower:
         if self._reached is not None:
             await self._reached()
         if was_out:
-            detail = f"following goes on at byte {self._mirror.size}"
+            detail = f"following continues at byte {self._mirror.size}"
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)
 
     async def _record_once(self, text: str, *, subject: str | None = None) -> None:
@@ -272,5 +272,5 @@ class Follower:
             await record(self.directory, "note", worker=self.worker, text=text)
 
 
-def _broken(worker: int, error: Exception) -> WorkerError:
+def _broken_error(worker: int, error: Exception) -> WorkerError:
     return WorkerError("the connection broke", worker=worker, why=one_line(str(error)) or type(error).__name__)

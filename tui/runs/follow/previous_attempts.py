@@ -31,7 +31,7 @@ _QUERY_TIMEOUT_S = 5.0
 """Seconds for the workers to report which attempt they are at, before the known attempts are followed."""
 
 
-async def learn_of_attempts(directory: RunDirectory, fleet: Fleet) -> None:
+async def record_later_attempt(directory: RunDirectory, fleet: Fleet) -> None:
     """Note if the run went on to a later attempt while it was not followed from here.
 
     Otherwise a follower of the last attempt known here would take its end for the end of the run.

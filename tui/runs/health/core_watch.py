@@ -29,7 +29,7 @@ from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.text.durations import format_duration
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 from tui.text.ranks import format_workers, name_ranks
 
 SAMPLE_BYTES = 8 * 1024
@@ -109,13 +109,13 @@ class CoreWatch:
         when = "the run" if not self.directory.run.job.restarts else f"attempt {attempt + 1}"
         furthest = max(row.lag or 0 for row in rows)
         were = "was" if len(rows) == 1 else "were up to"
-        text = f"{_format_cores(rows)} {were} {count_noun(furthest, 'step')} behind when {when} ended"
+        text = f"{_format_cores(rows)} {were} {format_count(furthest, 'step')} behind when {when} ended"
         costs = _costs(snapshot)
         await self._note(text, AT_THE_END, rows, found=[_pace(row, costs) for row in rows])
 
     async def _check_losses(self, snapshot: Snapshot) -> None:
         """Record cores whose newest loss is nan or infinite, each once until its loss is a number again."""
-        rows = _broken(snapshot)
+        rows = _broken_rows(snapshot)
         new = [row for row in rows if row.core not in self._broken]
         numbers = [
             row for row in self._level(snapshot, self._broken) if row.loss is not None and math.isfinite(row.loss)
@@ -169,7 +169,7 @@ class CoreWatch:
         behind = [row for row in rows if row not in slow]
         if behind:
             lag, duration = max(row.lag or 0 for row in behind), format_duration(self.timeouts.behind_after)
-            subject, steps = f"{_format_cores(behind)}{_format_places(behind)}", count_noun(lag, "step")
+            subject, steps = f"{_format_cores(behind)}{_format_places(behind)}", format_count(lag, "step")
             text = f"{subject}: {steps} behind the median for {duration}"
             await self._note(text, BEHIND, behind, found=self._paces_since(behind, costs, now))
         if slow:
@@ -213,7 +213,7 @@ def _open_reader(directory: RunDirectory) -> tuple[RunReader, TpuTuiError | None
     return RunReader(directory, dialects=dialects, thresholds=settings.thresholds), None
 
 
-def _broken(snapshot: Snapshot) -> list[CoreRow]:
+def _broken_rows(snapshot: Snapshot) -> list[CoreRow]:
     """Return the rows whose newest loss is not a number."""
     indices = _indices_where((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
     return [snapshot.row_at(index) for index in indices]

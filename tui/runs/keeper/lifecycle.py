@@ -12,7 +12,7 @@ from typing import Any
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.pod.run import Run, RunState
-from tui.runs.follow.previous_attempts import fetch_previous_logs, learn_of_attempts
+from tui.runs.follow.previous_attempts import fetch_previous_logs, record_later_attempt
 from tui.runs.health.slice_recovery import upload_code, wait_for_slice
 from tui.runs.keeper.attempt import Attempt
 from tui.runs.keeper.attempt_start import AttemptResult
@@ -60,7 +60,7 @@ class RunLifecycle:
             self.directory.reserve_space()
         try:
             if self.spec is None:
-                await learn_of_attempts(self.directory, self.fleet)
+                await record_later_attempt(self.directory, self.fleet)
                 await fetch_previous_logs(self.directory, self.fleet)
             else:
                 fields: dict[str, Any] = {"pod": self._pod, IDENTITY: identity_of(self.directory)}

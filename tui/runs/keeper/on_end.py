@@ -36,7 +36,7 @@ LOG_FILE = "on-end.log"
 ACTION_TIMEOUT_S = 600.0
 OTHER_RUNS_TIMEOUT_S = 30.0
 """Timeout of the query for other live runs on a worker."""
-_INTERRUPTED = "it was started and its keeper ended meanwhile, so it may have been done"
+_INTERRUPTED = "its keeper ended while it was being carried out, so it may have been done"
 
 _PROGRESS = "told"
 """The status of a note about progress, as stored in event files."""

@@ -82,10 +82,10 @@ class Gang:
             if self.spec.sync is not None:
                 await self._each("sync", self._sync, timeouts.sync)
             self._barrier()
-            await self._each("start", self._started, self._word_timeout)
+            await self._each("start", self._await_started, self._word_timeout)
             for session in self.sessions.values():
                 session.send(b"ok!")
-            await self._each("confirm", self._confirmed, self._word_timeout)
+            await self._each("confirm", self._await_running, self._word_timeout)
         except BaseException:
             await asyncio.gather(
                 *(session.close(self.spec.keeper_timeouts.answer) for session in self.sessions.values())
@@ -197,23 +197,23 @@ class Gang:
         for session in self.sessions.values():
             session.send(b"go!")
 
-    async def _started(self, worker: Worker) -> str:
+    async def _await_started(self, worker: Worker) -> str:
         session = self.sessions[worker.index]
         answer = await session.expect("started")
         session.read_ahead("running", self._report_loss)
         return f"pid {answer.text}"
 
-    async def _confirmed(self, worker: Worker) -> str:
+    async def _await_running(self, worker: Worker) -> str:
         await self.sessions[worker.index].expect("running")
         return ""
 
     def _report_loss(self, session: WorkerSession, error: TpuTuiError) -> None:
         """Note that a waiting worker was lost: the launch has failed."""
-        self._failed(session.worker, "confirm" if self.passed_barrier else "barrier", error)
+        self._record_failure(session.worker, "confirm" if self.passed_barrier else "barrier", error)
         if not self._lost.done():
             self._lost.set_result(error)
 
-    def _failed(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
+    def _record_failure(self, worker: Worker, phase: str, error: TpuTuiError) -> None:
         fields = {"detail": error.explanation, "remedy": error.remedy}
         self.directory.append_event("phase", worker=worker.index, phase=phase, status="failed", **fields)
 
@@ -229,7 +229,7 @@ class Gang:
             try:
                 detail = await step(worker)
             except TpuTuiError as error:
-                self._failed(worker, phase, error)
+                self._record_failure(worker, phase, error)
                 failures.append(error)
                 raise
             self.directory.append_event("phase", worker=worker.index, phase=phase, status="done", detail=detail)
@@ -246,7 +246,7 @@ class Gang:
             raise self._lost.result()
         for task in all_steps.result():
             late = _late(phase, tasks[task], timeout, self.spec.run)
-            self._failed(tasks[task], phase, late)
+            self._record_failure(tasks[task], phase, late)
             failures.append(late)
         if failures:
             raise next((failure for failure in failures if isinstance(failure, _DECIDED)), failures[0])

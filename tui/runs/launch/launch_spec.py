@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tui.aio.rlimit import check_file_limit
 from tui.errors import UsageError
 from tui.pod.job_options import OPTIONS
 from tui.pod.run import Run
 from tui.pod.secrets import mask_secrets
 from tui.pod.slice import Slice
 from tui.pod.worker import MOST_PORT
+from tui.procs.file_limit import check_file_limit
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.docker_run import check_docker
 from tui.runs.launch.job_script import check_job, job_environment, job_text, xrt_cluster
@@ -21,7 +21,7 @@ from tui.runs.launch.phases import PhaseTimeouts
 from tui.ssh.config.access import Access
 from tui.ssh.sync.source_tree import read_tree
 from tui.ssh.sync.upload import code_directory
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def check_spec(spec: LaunchSpec) -> None:
     check_job(job.argv, spec.env, job.runtime)
     check_docker(job)
     if not 0 < job.tpuvm_server_port <= MOST_PORT:
-        raise UsageError(f"--tpuvm-server-port {job.tpuvm_server_port} is no port", remedy=f"1 to {MOST_PORT}")
+        raise UsageError(f"--tpuvm-server-port {job.tpuvm_server_port} is not a port", remedy=f"1 to {MOST_PORT}")
     if spec.run.tpu_node and job.runtime == "pjrt":
         raise UsageError(
             f"{spec.run.slice} drives TPU Node {spec.run.tpu_node}, which PJRT cannot use",
@@ -122,7 +122,7 @@ def check_spec(spec: LaunchSpec) -> None:
 def dry_run(spec: LaunchSpec) -> str:
     """Return exactly what would run on the first worker, and what differs on the others; secret values are masked."""
     check_spec(spec)
-    output: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {count_noun(len(spec.run.workers), 'worker')}"]
+    output: list[str] = [f"run {spec.run.id} on {spec.run.slice}, {format_count(len(spec.run.workers), 'worker')}"]
     output += [f"note: {spec.note}"] if spec.note else []
     code = None
     if spec.sync:

@@ -36,7 +36,7 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
         ask=ask,
         collected=facts,
     )
-    rows = [row async for row in checks if row.hinders or row.status == "warn"]
+    rows = [row async for row in checks if row.prevents_launch or row.status == "warn"]
     record_versions(directory, facts)
     if not rows:
         return
@@ -44,17 +44,17 @@ async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Prefl
     for finding in summary.findings:
         directory.append_event("note", text=finding.sentence, remedy=finding.remedy)
     for row in rows:
-        if row.hinders and row.worker is not None:
+        if row.prevents_launch and row.worker is not None:
             detail = f"{row.check}: {row.detail}"
             remedy = row.remedy or ""
             directory.append_event(
                 "phase", worker=row.worker, phase="check", status="failed", detail=detail, remedy=remedy
             )
     if not summary.ok:
-        raise refusal(summary.findings)
+        raise failed_checks_error(summary.findings)
 
 
-def refusal(findings: Sequence[CheckFinding]) -> LaunchError:
+def failed_checks_error(findings: Sequence[CheckFinding]) -> LaunchError:
     """Return the error of a launch that is refused: the findings, the worst first."""
     failed = sum(finding.status == "fail" for finding in findings)
     conflicts = [finding for finding in findings if finding.status == "fail" and finding.check in ("runs", "device")]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tui.aio.timeouts import within
-from tui.checks.workers.check_facts import ASK_TIMEOUT, END, SILENT, late_error
+from tui.checks.workers.check_facts import ASK_TIMEOUT_S, END, SILENT, late_error
 from tui.errors import LaunchError, TpuTuiError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, no_answer_error, parse_line
@@ -27,7 +27,7 @@ _REFUSALS = {
     "busy": ("another run is alive here", "stop it first, or wait for it: `tpu-tui runs`"),
     "device": ("the TPU is held by another process", "end that process, or `docker stop` its container"),
     "command": ("the command cannot run here", "is it installed? Try --sync, --venv, --conda-env or --workdir"),
-    "directory": ("cannot make the run's directory", "see that run_root is writable there"),
+    "directory": ("cannot make the run's directory", "make run_root writable there"),
     "full": ("no room for the log", "free some space on the worker's disk"),
     "program": ("a program is missing here", "the worker needs sh, coreutils and util-linux"),
     "tag": ("cannot mark the run's processes", "raise the hard limit on file locks (ulimit) on that worker"),
@@ -83,7 +83,7 @@ class WorkerSession:
                 answers.append(await self._next(SILENT))
 
         try:
-            await within(read_answers(), ASK_TIMEOUT)
+            await within(read_answers(), ASK_TIMEOUT_S)
         except asyncio.TimeoutError as error:
             raise late_error(self.worker.index) from error
         return answers
@@ -99,7 +99,7 @@ class WorkerSession:
         except BrokenPipeError:
             return  # the session has ended: its answers say why
         except channel_errors() as error:
-            raise self._broken(error) from error
+            raise self._broken_error(error) from error
 
     async def expect(self, word: str) -> Answer:
         """Wait for an answer. Raises LaunchError for a refusal, WorkerError for a lost connection."""
@@ -129,7 +129,7 @@ class WorkerSession:
             if answer.word == word:
                 return answer
             if answer.word == "refused":
-                raise refusal(self.worker, answer)
+                raise refusal_error(self.worker, answer)
             if answer.word == "note":
                 self.notes.append(answer.text)
             if answer.word in ("disarmed", "aborted"):
@@ -142,15 +142,15 @@ class WorkerSession:
             try:
                 line = await self.process.stdout.readline()
             except channel_errors() as error:
-                raise self._broken(error) from error
+                raise self._broken_error(error) from error
             if not line:
-                raise await self._ended(lacking)
+                raise await self._end_error(lacking)
             answer = parse_line(self.call.nonce, line[:_MAX_LINE_BYTES])
             if answer is not None:
                 return answer
             self._last_output = line[:_MAX_LINE_BYTES]
 
-    async def _ended(self, lacking: str) -> TpuTuiError:
+    async def _end_error(self, lacking: str) -> TpuTuiError:
         stderr = b""
         with suppress(asyncio.TimeoutError, *channel_errors()):
             stderr = await within(self.process.stderr.read(_MAX_LINE_BYTES), _LAST_OUTPUT_S)
@@ -160,7 +160,7 @@ class WorkerSession:
             return LaunchError(f"the worker {self._decided} the launch", worker=self.worker.index)
         return no_answer_error(self.worker.index, lacking, stderr, self.process.exit_status, self._last_output)
 
-    def _broken(self, error: Exception) -> WorkerError:
+    def _broken_error(self, error: Exception) -> WorkerError:
         return WorkerError("the connection broke", worker=self.worker.index, why=str(error))
 
     def send(self, word: bytes) -> None:
@@ -181,7 +181,7 @@ class WorkerSession:
         self.process.close()
 
 
-def refusal(worker: Worker, answer: Answer) -> LaunchError:
+def refusal_error(worker: Worker, answer: Answer) -> LaunchError:
     """Return the error for a worker that refused to prepare."""
     kind, _, text = answer.text.partition(" ")
     what, remedy = _REFUSALS.get(kind, ("refused the launch", ""))

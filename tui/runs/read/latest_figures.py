@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tui.runs.read.mirror_tail import MirrorTail
 from tui.runs.record.findings import Finding
 from tui.runs.record.run_directory import RunDirectory
-from tui.text.numbers import figure
+from tui.text.numbers import format_figure
 
 if TYPE_CHECKING:
     from tui.logs.dialects.dialect import Dialect
@@ -45,7 +45,7 @@ class LatestFigures:
 
     def __str__(self) -> str:
         """Return `loss 1.03036 step 28 epoch 4`, without the figures that are unknown."""
-        loss = None if self.loss is None else figure(self.loss, 5)
+        loss = None if self.loss is None else format_figure(self.loss, 5)
         parts = (("loss", loss), ("step", self.step), ("epoch", self.epoch))
         return " ".join(f"{name} {value}" for name, value in parts if value is not None)
 

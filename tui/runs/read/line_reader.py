@@ -80,14 +80,14 @@ class LineReader:
             entry = None
         cutter = Cutter(span.start) if entry is None else entry[1]
         self._cutters[span.worker] = (span.attempt, cutter, span.time)
-        yield from self._wanted(span.worker, span.time, cutter.cut(span.data))
+        yield from self._filter_lines(span.worker, span.time, cutter.cut(span.data))
 
     def _rest(self, worker: int) -> Iterator[LogLine]:
         """Yield the last line of a worker's log if it has no end."""
         _, cutter, moment = self._cutters[worker]
-        yield from self._wanted(worker, moment, cutter.rest())
+        yield from self._filter_lines(worker, moment, cutter.rest())
 
-    def _wanted(self, worker: int, moment: float, lines: Iterable[tuple[int, bytes]]) -> Iterator[LogLine]:
+    def _filter_lines(self, worker: int, moment: float, lines: Iterable[tuple[int, bytes]]) -> Iterator[LogLine]:
         for offset, data in lines:
             if self._core is None or names_core(data, self._core):
                 yield LogLine(worker, offset, moment, data)

@@ -37,7 +37,7 @@ a chart of the run."""
 LINE_BLOCK_BYTES = 64 * 1024
 """Bytes read at once to find the beginning of a line."""
 
-MOST_NEWEST = 4 * 1024 * 1024
+MOST_NEWEST_BYTES = 4 * 1024 * 1024
 """Bytes before the end in which to search for a line's beginning if the last line is longer than requested."""
 
 POLL_BUDGET_BYTES = 8 * 1024 * 1024
@@ -128,7 +128,7 @@ class MirrorTail:
     def read_newest(self, worker: int, most: int, *, unfinished: bool = False) -> bytes:
         """Return the newest whole lines of a worker's newest log that were not read before, at most `most` bytes.
 
-        If these bytes all belong to one line, up to `MOST_NEWEST` bytes are read. Earlier bytes are skipped. With
+        If these bytes all belong to one line, up to `MOST_NEWEST_BYTES` are read. Earlier bytes are skipped. With
         `unfinished`, a last line without an end is included. This does not use `arrivals`: use either this or
         `read` on a tail, not both.
         """
@@ -141,7 +141,7 @@ class MirrorTail:
             log.seek(start)
             data = log.read(size - start)
             if start > offset and _line_end(data) == len(data):
-                start = max(offset, size - MOST_NEWEST)
+                start = max(offset, size - MOST_NEWEST_BYTES)
                 log.seek(start)
                 data = log.read(size - start)
         begin = 0 if start == offset else _line_end(data)
@@ -201,7 +201,7 @@ class MirrorTail:
         if batches and self._began is None:
             self._began = batches[0].time
         is_behind = self._arrivals.is_behind
-        self._pending.extend(batches if self._in_order else _joined(batches, is_behind, self._began or 0.0))
+        self._pending.extend(batches if self._in_order else _join(batches, is_behind, self._began or 0.0))
         return bool(batches)
 
     def _unannounced(self, budget: int) -> Iterator[Span]:
@@ -239,7 +239,7 @@ class MirrorTail:
         return earlier if earlier.exists() else path
 
 
-def _joined(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Batch]:
+def _join(batches: Sequence[Batch], behind: bool, began: float) -> Iterable[Batch]:
     """Join successive batches of one log; with `behind`, join several rounds of all logs into one batch of each.
 
     Batches are not joined if they are further apart than `_SHARE_JOINED` of the time since the run began, at `began`.

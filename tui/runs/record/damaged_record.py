@@ -9,8 +9,8 @@ from tui.errors import UsageError
 from tui.pod.run import is_run_id
 
 RUN_FILE = "run.json"
-_NOT_OURS = "chown that directory to yourself, or where it is yours already let `chmod -R u+rwX` open it"
-_DAMAGED = "move that directory away, or tpu-tui runs delete it: tpu-tui runs then finds the run on its workers again"
+_OTHER_OWNER = "make that directory yours with chown, or if it is yours already, readable with `chmod -R u+rwX`"
+_DAMAGED = "move that directory away or use tpu-tui runs delete; tpu-tui runs then finds the run on its workers again"
 _HALF_MADE = "unless it is being launched just now, tpu-tui runs delete removes what is left of it"
 
 
@@ -31,15 +31,15 @@ class NoRecordError(UsageError):
         return self.path.name
 
 
-def unreadable(path: Path, error: Exception, name: str = RUN_FILE) -> NoRecordError:
+def unreadable_error(path: Path, error: Exception, name: str = RUN_FILE) -> NoRecordError:
     """Return the error for a run's directory in which the file `name` cannot be read."""
-    what = f"{path} holds no readable {name}"
+    what = f"{path} has no readable {name}"
     if not isinstance(error, OSError):
         return NoRecordError(path, what, why=str(error), remedy=_DAMAGED, listed=True)
     why = error.strerror or str(error)
     if isinstance(error, PermissionError):
         is_listed = is_run_id(path.name) or os.path.lexists(path / name)
-        return NoRecordError(path, what, why=why + _owner_note(path), remedy=_NOT_OURS, listed=is_listed)
+        return NoRecordError(path, what, why=why + _owner_note(path), remedy=_OTHER_OWNER, listed=is_listed)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         remedy = _HALF_MADE if is_run_id(path.name) and path.is_dir() else ""
         return NoRecordError(path, f"{path} is not a run directory", why=why, remedy=remedy)

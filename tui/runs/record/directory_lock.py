@@ -36,7 +36,7 @@ class DirectoryLock:
         path = directory.path / KEEPER_FILE
         descriptor = open_regular(path, os.O_CREAT | os.O_RDWR)
         try:
-            is_taken = _taken(descriptor, directory, time.monotonic() + patience)
+            is_taken = _take_until(descriptor, directory, time.monotonic() + patience)
         except BaseException:
             os.close(descriptor)
             raise
@@ -74,9 +74,9 @@ class DirectoryLock:
         os.close(self._descriptor)
 
 
-def _taken(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
-    while not _locked(descriptor, fcntl.LOCK_EX):
-        is_attended = not _locked(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
+def _take_until(descriptor: int, directory: RunDirectory, deadline: float) -> bool:
+    while not _try_flock(descriptor, fcntl.LOCK_EX):
+        is_attended = not _try_flock(descriptor, fcntl.LOCK_SH) and living_keeper(directory) is not None
         fcntl.flock(descriptor, fcntl.LOCK_UN)  # otherwise two processes that try would block each other
         if is_attended or time.monotonic() > deadline:
             return False
@@ -90,7 +90,7 @@ def living_keeper(directory: RunDirectory) -> int | None:
     return signed.pid if signed is not None and signed.lives else None
 
 
-def _locked(descriptor: int, mode: int) -> bool:
+def _try_flock(descriptor: int, mode: int) -> bool:
     try:
         fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
     except BlockingIOError:

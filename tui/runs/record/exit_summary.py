@@ -8,7 +8,7 @@ from tui.pod.run import LAST_WORDS, RunState
 from tui.runs.failure_rules import PARTNER_LOST
 from tui.runs.record.run_status import Restart, RunStatus
 from tui.runs.record.worker_status import WorkerStatus
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 from tui.text.ranks import format_ranks, name_ranks
 
 UNKNOWN_CODE = "–"
@@ -41,7 +41,7 @@ def restart_sentences(restarts: Iterable[Restart]) -> list[str]:
         by_cause.setdefault(restart.cause.partition(LAST_WORDS)[0], []).append(restart.attempt)
     texts = [f"{name_ranks('restart', numbers)}: {cause}" for cause, numbers in by_cause.items()]
     if hidden := sum(len(numbers) for numbers in [*by_cause.values()][_MOST_CAUSES:]):
-        texts[_MOST_CAUSES:] = [f"and {count_noun(hidden, 'more restart')}"]
+        texts[_MOST_CAUSES:] = [f"and {format_count(hidden, 'more restart')}"]
     return texts
 
 

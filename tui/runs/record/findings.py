@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tui.text.numbers import is_integer, is_number, significant
+from tui.text.numbers import is_integer, is_number, round_figure
 
 if TYPE_CHECKING:
     from tui.pod.run import Run
@@ -72,7 +72,7 @@ class Finding:
         """Return the finding as `status --json` lists it."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "since"}
         values = {"from": self.since, **fields, "share": self.share}
-        return {name: significant(value) if isinstance(value, float) else value for name, value in values.items()}
+        return {name: round_figure(value) if isinstance(value, float) else value for name, value in values.items()}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> Finding:
@@ -102,7 +102,7 @@ def fold_note(findings: tuple[Finding, ...], run: Run, event: Event) -> tuple[Fi
             for finding in findings
         )
     if stall == AT_THE_END:
-        return _amended(findings, {finding.core: finding for finding in _found(BEHIND, run, event)})
+        return _update_figures(findings, {finding.core: finding for finding in _found(BEHIND, run, event)})
     return findings
 
 
@@ -116,10 +116,10 @@ def _with_new(findings: tuple[Finding, ...], new: list[Finding]) -> tuple[Findin
     open_keys = {(finding.kind == LOSS, finding.core) for finding in findings if finding.is_open}
     again = {finding.core: finding for finding in new if finding.is_straggling and (False, finding.core) in open_keys}
     added = [finding for finding in new if (finding.kind == LOSS, finding.core) not in open_keys]
-    return (*_amended(findings, again), *added)[:MOST_FINDINGS]
+    return (*_update_figures(findings, again), *added)[:MOST_FINDINGS]
 
 
-def _amended(findings: tuple[Finding, ...], newest: Mapping[int | None, Finding]) -> tuple[Finding, ...]:
+def _update_figures(findings: tuple[Finding, ...], newest: Mapping[int | None, Finding]) -> tuple[Finding, ...]:
     return tuple(
         newest_figures(finding, newest[finding.core])
         if finding.is_open and finding.is_straggling and finding.core in newest

@@ -104,12 +104,12 @@ def read_keeper_status(path: str) -> KeeperStatus:
     try:
         descriptor = open_regular(path)
     except OSError:
-        return KeeperStatus(False)
+        return KeeperStatus(alive=False)
     try:
         data, beat = os.read(descriptor, _MOST_BYTES), os.fstat(descriptor).st_mtime
         locked = _is_locked(descriptor)
     except OSError:
-        return KeeperStatus(False)
+        return KeeperStatus(alive=False)
     finally:
         os.close(descriptor)
     signed = parse_signature(data)

@@ -60,7 +60,7 @@ class Mirror:
             with suppress(OSError):
                 self.directory.reserve_space()
             await record(
-                self.directory, "note", worker=self.worker, text="there is room again here: following goes on"
+                self.directory, "note", worker=self.worker, text="there is room again here: following continues"
             )
         if time.monotonic() - self._flushed > FLUSH_INTERVAL_S:
             await self.flush()
@@ -74,7 +74,7 @@ class Mirror:
             self.directory.release_space()
             with suppress(OSError):
                 self.directory.append_event(
-                    "note", worker=self.worker, text="the disk here is full: following waits, the run goes on"
+                    "note", worker=self.worker, text="the disk here is full: following waits, the run continues"
                 )
 
     async def flush(self) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 from tui.errors import UsageError
 from tui.pod.run import Run
 from tui.runs.record.boot_clock import uptime
-from tui.runs.record.damaged_record import RUN_FILE, unreadable
+from tui.runs.record.damaged_record import RUN_FILE, unreadable_error
 from tui.runs.record.event_log import (
     LONGEST_ARRIVAL_BYTES,
     Arrival,
@@ -108,7 +108,7 @@ class RunDirectory:
     def require(self) -> None:
         """Raise UsageError if the directory is gone: it would look like a run that has not begun."""
         if self.was_deleted:
-            remedy = f"tpu-tui attach {self.id} finds the run on its workers, where it may go on"
+            remedy = f"tpu-tui attach {self.id} finds the run on its workers, where it may still be running"
             raise UsageError(f"the directory of {self.id} is gone", why=str(self.path), remedy=remedy)
 
     def require_own(self) -> None:
@@ -147,13 +147,13 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
-        """Open an existing run directory. Raises NoRecordError when it holds no readable run.json."""
+        """Open an existing run directory. Raises NoRecordError when it has no readable run.json."""
         try:
             run = Run.from_json(parse_json(read_regular(f"{path}/{RUN_FILE}")))
             doubts = (distrust(part, part.stat(), path.parent) for part in (path, path / RUN_FILE))
             doubt = next(filter(None, doubts), None)
         except (OSError, ValueError) as error:
-            raise unreadable(path, error) from error
+            raise unreadable_error(path, error) from error
         return cls(path, run, foreign=ForeignRunError(path, *doubt) if doubt else None)
 
     def log_path(self, worker: int) -> Path:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from tui.runs.record.damaged_record import RUN_FILE, NoRecordError, unreadable
+from tui.runs.record.damaged_record import RUN_FILE, NoRecordError, unreadable_error
 from tui.runs.record.keeper_file import KEEPER_FILE
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_index import newest_first, run_paths, try_open
@@ -67,7 +67,7 @@ def _read_again(path: Path, before: _Seen | None, problems: list[NoRecordError] 
         return _Seen(directory, record, files, summary_status(directory))
     except OSError as error:
         if problems is not None:
-            problems.append(unreadable(path, error, EVENTS_FILE))
+            problems.append(unreadable_error(path, error, EVENTS_FILE))
         return None
 
 

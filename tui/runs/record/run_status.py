@@ -176,7 +176,7 @@ def _fold_of(directory: RunDirectory) -> StatusFold:
 
 
 _NOTES_KEPT = 20
-_NO_KEEPER = KeeperStatus(False)
+_NO_KEEPER = KeeperStatus(alive=False)
 
 
 class StatusFold:
@@ -236,7 +236,7 @@ class StatusFold:
     def status(self, attended: KeeperStatus) -> RunStatus:
         """Return the status; to the run's own keeper, which follows the workers, without their report."""
         with self._reading:
-            parts = self._parts.made()
+            parts = self._parts.list_parts()
         status = replace(self._status, attended=attended, mirrored=self._status.attempt, parts=parts)
         is_own = attended.pid == os.getpid() and attended.state != "gone"
         return status if is_own or self._report is None else _apply_worker_report(status, self._report)
@@ -259,7 +259,7 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
         index = row["worker"]
         if index in parts and not parts[index].ended:
             parts[index] = replace(
-                parts[index], **worker_changes(Event(report.time, "exit", index, row), False, None)
+                parts[index], **worker_changes(Event(report.time, "exit", index, row), None, ended=False)
             )
     ordered = tuple(parts.values())
     status = replace(status, parts=ordered, is_worker_report=True)

@@ -61,7 +61,7 @@ class WorkerParts:
     def fold_in(self, index: int, event: Event) -> None:
         """Fold in an event about a worker, which need not be one on which the run was launched."""
         fields = self._known.setdefault(index, {})
-        self._change(index, worker_changes(event, fields.get("ended", False), fields.get("exit_code")))
+        self._change(index, worker_changes(event, fields.get("exit_code"), ended=fields.get("ended", False)))
 
     def set_silent(self, indices: Iterable[int], silent: bool) -> None:
         """Note for each of these workers, if the run has it, whether it has written nothing for long."""
@@ -82,7 +82,7 @@ class WorkerParts:
         self._made.clear()
         self._all = None
 
-    def made(self) -> tuple[WorkerStatus, ...]:
+    def list_parts(self) -> tuple[WorkerStatus, ...]:
         """Return every part, in the order of the workers."""
         if self._all is None:
             for index in self._known.keys() - self._made.keys():
@@ -102,7 +102,7 @@ def is_tag(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
-def worker_changes(event: Event, ended: bool, exit_code: int | None) -> dict[str, Any]:
+def worker_changes(event: Event, exit_code: int | None, *, ended: bool) -> dict[str, Any]:
     """Return what an event changes in a worker's part, given whether it has ended and its exit code."""
     get = event.fields.get
     if event.kind == "phase":

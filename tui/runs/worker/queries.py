@@ -54,14 +54,14 @@ async def query_states(run: Run, fleet: Fleet, attempt: int) -> dict[int, Remote
     A worker that has only an earlier attempt has nothing.
     """
     indices = [worker.index for worker in run.workers]
-    states = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
+    states = await asyncio.gather(*(_await_decision(run, fleet, index, attempt) for index in indices))
     if any(state is not RemoteState.NOTHING for state in states):
         # A worker may have been queried before the launch reached it, and the others after it was confirmed.
-        states = await asyncio.gather(*(_decided(run, fleet, index, attempt) for index in indices))
+        states = await asyncio.gather(*(_await_decision(run, fleet, index, attempt) for index in indices))
     return dict(zip(indices, states, strict=True))
 
 
-async def _decided(run: Run, fleet: Fleet, index: int, attempt: int) -> RemoteState:
+async def _await_decision(run: Run, fleet: Fleet, index: int, attempt: int) -> RemoteState:
     waits = backoff()
     while True:
         try:

@@ -180,14 +180,14 @@ async def stop_worker(
     try:
         result = await fleet.run(index, call.command, input=call.input, timeout=grace + STOP_TIMEOUT_S)
     except TpuTuiError as error:
-        return StopAnswer(index, False, None, f"not reached: {error.explanation}")
+        return StopAnswer(index, confirmed=False, detail=f"not reached: {error.explanation}")
     for answer in parse_answers(call.nonce, result.stdout):
         if answer.word in ("stopped", "unconfirmed"):
             return _answer_of(index, answer, part)
     if result.timed_out:
-        return StopAnswer(index, False, None, f"no answer within {grace + STOP_TIMEOUT_S:.0f} s")
+        return StopAnswer(index, confirmed=False, detail=f"no answer within {grace + STOP_TIMEOUT_S:.0f} s")
     problem = no_answer_error(index, "no answer to the stop", result.stderr, result.exit_code, result.stdout)
-    return StopAnswer(index, False, None, problem.explanation)
+    return StopAnswer(index, confirmed=False, detail=problem.explanation)
 
 
 async def record_answer(directory: RunDirectory, answer: StopAnswer) -> None:
@@ -201,7 +201,7 @@ def _fields(answer: StopAnswer) -> dict[str, Any]:
 
 def _answer_of(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
     if answer.word == "unconfirmed":
-        return StopAnswer(index, False, None, answer.text)
+        return StopAnswer(index, confirmed=False, detail=answer.text)
     if answer.has("never"):
         return _never(index, answer, part)
     outcome = parse_outcome(answer)
@@ -211,16 +211,18 @@ def _answer_of(index: int, answer: Answer, part: WorkerStatus | None) -> StopAns
         notes.append("the machine was rebooted since")
     if answer.fields.get("device") == "unknown":
         notes.append("whether the device is free is unknown: other users' processes cannot be seen")
-    return StopAnswer(index, True, outcome.exit_code, "; ".join(note for note in notes if note))
+    return StopAnswer(
+        index, confirmed=True, exit_code=outcome.exit_code, detail="; ".join(note for note in notes if note)
+    )
 
 
 def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
     """Return the answer of a worker that has nothing of the run; unconfirmed if the job may have begun there."""
     if not answer.has("gone") or part is None or not part.has_begun:
-        return StopAnswer(index, True, None, _NEVER_AGAIN if answer.has("before") else _NEVER)
+        return StopAnswer(index, confirmed=True, detail=_NEVER_AGAIN if answer.has("before") else _NEVER)
     if part.tag:
-        return StopAnswer(index, True, None, f"{_REMOVED}; no process with the run's mark is left")
-    return StopAnswer(index, False, None, f"{_REMOVED}: whether its processes live on cannot be found out")
+        return StopAnswer(index, confirmed=True, detail=f"{_REMOVED}; no process with the run's mark is left")
+    return StopAnswer(index, confirmed=False, detail=f"{_REMOVED}: whether its processes live on cannot be found out")
 
 
 def _from_record(status: RunStatus) -> dict[int, StopAnswer]:
@@ -233,7 +235,7 @@ def _from_record(status: RunStatus) -> dict[int, StopAnswer]:
 
 def _recorded(worker: WorkerStatus) -> StopAnswer | None:
     if worker.confirmed or (worker.ended and worker.exit_code is not None):
-        return StopAnswer(worker.worker, True, worker.exit_code, _ALREADY)
+        return StopAnswer(worker.worker, confirmed=True, exit_code=worker.exit_code, detail=_ALREADY)
     if worker.phase is not None and worker.phase not in _STARTED_PHASES and not worker.ended:
-        return StopAnswer(worker.worker, True, None, _NEVER)
+        return StopAnswer(worker.worker, confirmed=True, detail=_NEVER)
     return None

@@ -199,15 +199,15 @@ def _parse_answer(options: Mapping[str, list[str]], host: str, local_user: str) 
         port=int(port or 0) or None,
         user=user,
         jump=jump,
-        proxy=_expanded(proxy, tokens) if proxy else None,
-        agent=None if agent is None else _agent(_expanded(agent, tokens)),
+        proxy=_expand(proxy, tokens) if proxy else None,
+        agent=None if agent is None else _agent(_expand(agent, tokens)),
         alias=alias,
-        identities=_paths(_expanded(key, tokens) for key in keys),
-        known_hosts=_paths(_expanded(name, tokens) for name in hosts if not _USUAL_HOSTS.fullmatch(name)),
+        identities=_paths(_expand(key, tokens) for key in keys),
+        known_hosts=_paths(_expand(name, tokens) for name in hosts if not _USUAL_HOSTS.fullmatch(name)),
     )
 
 
-def _expanded(text: str, tokens: Mapping[str, str]) -> str:
+def _expand(text: str, tokens: Mapping[str, str]) -> str:
     expanded = _TOKEN.sub(lambda match: tokens.get(match[1], match[0]), text)
     return _VARIABLE.sub(lambda match: os.environ.get(match[1], match[0]), expanded)
 

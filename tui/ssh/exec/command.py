@@ -11,7 +11,7 @@ from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.exec.command_result import CommandResult
 
 CHUNK_BYTES = 64 * 1024
-OUTPUT_LIMIT = 256 * 1024 * 1024
+OUTPUT_LIMIT_BYTES = 256 * 1024 * 1024
 """Bytes of output that one command may write when no budget is given; a command that writes more is ended."""
 MOST_SHARE_BYTES = 64 * 1024
 """Most bytes of a budget that are reserved for one stream."""
@@ -55,7 +55,7 @@ class BoundedOutput:
         """Add data; when the budget is used up, omit bytes from the middle."""
         if self._most_last is not None:
             self._last += data
-        elif (granted := self._granted(len(data))) == len(data):
+        elif (granted := self._grant(len(data))) == len(data):
             self._first += data
             return
         else:
@@ -69,7 +69,7 @@ class BoundedOutput:
         del self._last[:excess]
         self.omitted += excess
 
-    def _granted(self, size: int) -> int:
+    def _grant(self, size: int) -> int:
         if self._budget is None:
             return size
         own = min(size, self._share)
@@ -86,7 +86,7 @@ class RunningCommand(asyncssh.SSHClientSession[bytes]):
     """A command whose output is collected, at half the cost of stream readers.
 
     With `keep`, output beyond that budget is omitted from the middle and the command continues. Without it, a command
-    that writes more than `OUTPUT_LIMIT` is ended and `output_limit_exceeded` is set.
+    that writes more than `OUTPUT_LIMIT_BYTES` is ended and `output_limit_exceeded` is set.
     """
 
     def __init__(self, worker: int, keep: OutputBudget | None = None, on_output: OnOutput | None = None) -> None:
@@ -120,7 +120,7 @@ class RunningCommand(asyncssh.SSHClientSession[bytes]):
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """Collect output and pass it on."""
-        if self._keep is None and len(self.out) + len(self.err) + len(data) > OUTPUT_LIMIT:
+        if self._keep is None and len(self.out) + len(self.err) + len(data) > OUTPUT_LIMIT_BYTES:
             self.output_limit_exceeded = True
             self._channel.abort()
             return

@@ -1,11 +1,10 @@
-"""Results of probes: how far a login got, and the state of a port seen from a worker."""
+"""The state of a port as seen from a worker, from the answer of the worker's SSH server."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
 
 _FAILED_AT_ONCE = "open failed"
@@ -69,33 +68,6 @@ class PortState:
     detail: str
     cause: str
     remedy: str = ""
-
-
-@dataclass
-class LoginTimings:
-    """When each step of a login was reached, in seconds from its start; None: not reached."""
-
-    connected: float | None = None
-    logged_in: float | None = None
-
-
-@dataclass(frozen=True)
-class LoginResult:
-    """How far a login from this machine got: `stage` is where it ended, `ready` when it succeeded.
-
-    Stages: name, connect, greeting, host_key, login, ready. Times are seconds since the start, None if not reached.
-    """
-
-    worker: int
-    stage: str
-    connected: float | None = None
-    logged_in: float | None = None
-    error: WorkerError | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Return whether the login succeeded."""
-        return self.stage == "ready"
 
 
 def unanswered_port(seconds: float) -> PortState:

@@ -99,7 +99,7 @@ async def fetch_files(
                 yield listing
             else:
                 listings[index] = listing
-                for problem in _left_out(index, listing):
+                for problem in _left_out_errors(index, listing):
                     yield problem
         places = place_files({index: [*listing.files.values()] for index, listing in sorted(listings.items())})
 
@@ -117,7 +117,7 @@ async def fetch_files(
         yield UsageError(f"no worker has {names}", remedy="names are relative to the worker's home; quote globs")
 
 
-def _left_out(index: int, listing: _Listing) -> list[TpuTuiError]:
+def _left_out_errors(index: int, listing: _Listing) -> list[TpuTuiError]:
     problems: list[TpuTuiError] = []
     for kind, why in (("unreadable", "permission denied"), ("special", "not a file, or a link to a directory")):
         names = listing.left_out.get(kind)
@@ -300,7 +300,7 @@ class _WorkerCopy:
         if not is_here:
             self._destination.publish(self._index, file.source, request.place)
         path = self._destination.path_of(request.place)
-        self._finished(file, FetchedFile(self._index, path, file.size, digest, is_here))
+        self._finish(file, FetchedFile(self._index, path, file.size, digest, is_here))
 
     async def _receive_content(self, stream: FetchStream, request: _Request, start: int) -> str:
         """Write a file's bytes from `start` on; return the SHA-256 of all."""
@@ -327,9 +327,9 @@ class _WorkerCopy:
 
     def _reject(self, file: RemoteFile, why: str) -> None:
         name = quote_remote(file.source.removeprefix(b"./"))
-        self._finished(file, TpuTuiError(f"not fetched: {name}", worker=self._index, why=why))
+        self._finish(file, TpuTuiError(f"not fetched: {name}", worker=self._index, why=why))
 
-    def _finished(self, file: RemoteFile, row: FetchedFile | TpuTuiError) -> None:
+    def _finish(self, file: RemoteFile, row: FetchedFile | TpuTuiError) -> None:
         self._rows.append(row)
         self._done += file.size
         self._reconnecting.progressed()

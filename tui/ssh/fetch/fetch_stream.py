@@ -104,7 +104,7 @@ class FetchStream:
             searched = len(self._buffer)
             await self._fill()
         if position < 0 and end == b"\0":
-            raise self._foreign("it sends names that are no paths", "check what its sh and du are")
+            raise self._foreign("it sends names that are not paths", "check what its sh and du are")
         size = limit if position < 0 else position + 1
         piece = bytes(self._buffer[:size])
         del self._buffer[:size]

@@ -203,14 +203,14 @@ def _find_key_lines(trusted: TrustedKeys) -> list[tuple[str, int]]:
     return found
 
 
-def _described(key: asyncssh.SSHKey) -> str:
+def _describe_key(key: asyncssh.SSHKey) -> str:
     """Return a key's type and its SHA-256 fingerprint, as `ssh-keygen -l` prints them."""
     return f"{key.get_algorithm()} {key.get_fingerprint()}"
 
 
 def host_key_error(worker: int | None, login: Login, trusted: TrustedKeys, key: asyncssh.SSHKey) -> SshError:
     """Return why an offered host key is not trusted, with the fingerprints of the offered and the known keys."""
-    offered = _described(key)
+    offered = _describe_key(key)
     address = f"{login.host}:{login.port}"
     if key in trusted.revoked:
         return SshError(
@@ -228,7 +228,7 @@ def host_key_error(worker: int | None, login: Login, trusted: TrustedKeys, key: 
             why=f"{address} offers {offered}",
             remedy="compare the fingerprint with the machine's own, then pass `--host-keys accept-new`",
         )
-    known_keys = "; ".join(map(_described, trusted.keys)) or "a certificate"
+    known_keys = "; ".join(map(_describe_key, trusted.keys)) or "a certificate"
     if trusted.vouched:
         remedy = "the connection may be intercepted, or the worker was recreated: list the slice again and compare"
     else:

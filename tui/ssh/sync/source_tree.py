@@ -68,24 +68,24 @@ def read_tree(directory: Path) -> SourceTree:
         raise UsageError("no such directory", why=str(directory))
     root = directory.resolve()
     try:
-        paths = sorted({os.fsencode(path) for path in _listed(root)})
+        paths = sorted({os.fsencode(path) for path in _list_paths(root)})
         entries = tuple(entry for path in paths if (entry := _entry(root, path)) is not None)
     except OSError as error:
         raise UsageError("the code cannot be read", why=one_line(str(error))) from error
     return SourceTree(root, entries, _hash(entries))
 
 
-def _listed(root: Path) -> Iterator[Path]:
+def _list_paths(root: Path) -> Iterator[Path]:
     """Yield the paths that belong to the code, relative to its root."""
     listed = _git_listed(root)
     if listed is None:
-        yield from _walked(root)
+        yield from _walk(root)
         return
     for path in listed:
         inner = root / path
         if inner.is_dir() and not inner.is_symlink():
             # A submodule, or a repository of its own inside this one.
-            yield from (path / deeper for deeper in _listed(inner))
+            yield from (path / deeper for deeper in _list_paths(inner))
         else:
             yield path
 
@@ -110,14 +110,14 @@ def _git_listed(root: Path) -> list[Path] | None:
     return paths if process.returncode == 0 and paths else None
 
 
-def _walked(root: Path) -> Iterator[Path]:
+def _walk(root: Path) -> Iterator[Path]:
     def failed(error: OSError) -> None:
         raise error
 
     for name, folders, files in os.walk(root, onerror=failed):
         folder = Path(name)
         links = [inner for inner in folders if (folder / inner).is_symlink()]
-        folders[:] = sorted(inner for inner in folders if inner not in links and not _left_out(folder / inner))
+        folders[:] = sorted(inner for inner in folders if inner not in links and not _is_left_out(folder / inner))
         for file in [*files, *links]:
             if file not in CACHES and not file.endswith((".pyc", ".pyo")):
                 yield (folder / file).relative_to(root)
@@ -125,7 +125,7 @@ def _walked(root: Path) -> Iterator[Path]:
             yield folder.relative_to(root)
 
 
-def _left_out(folder: Path) -> bool:
+def _is_left_out(folder: Path) -> bool:
     if folder.name == ".git" or folder.name in CACHES:
         return True
     return (folder / _CACHE_TAG).exists() or (folder / _VENV_MARK).exists()

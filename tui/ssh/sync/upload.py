@@ -176,7 +176,7 @@ class _Upload:
                 last_sent = self._sent
                 await asyncio.wait({sending}, timeout=PROGRESS_TIMEOUT_S)
             if not sending.done():
-                raise _stalled(PROGRESS_TIMEOUT_S)
+                raise _stall_error(PROGRESS_TIMEOUT_S)
             sending.result()
         finally:
             sending.cancel()
@@ -200,7 +200,7 @@ class _Upload:
         try:
             answer = await within(self._read_answer(process), seconds)
         except asyncio.TimeoutError:
-            raise _stalled(seconds) from None
+            raise _stall_error(seconds) from None
         if answer.word not in words:
             raise _UploadFailed(quote_remote(answer.text) or _BROKE_OFF, _CHECK_WORKER)
         return answer.word
@@ -225,6 +225,6 @@ async def _read_tail(process: Process) -> bytes:
     return tail
 
 
-def _stalled(seconds: float) -> _UploadFailed:
+def _stall_error(seconds: float) -> _UploadFailed:
     remedy = f"check its disk and load (`tpu-tui exec`); {START_UP_FILES}"
     return _UploadFailed(f"no progress for {seconds:g} s", remedy)

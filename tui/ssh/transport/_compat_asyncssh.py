@@ -69,10 +69,10 @@ def connect(
     options.client_keys = keys
     for name, value in differing.items():
         setattr(options, name, value)
-    return asyncio.ensure_future(_logged_in(options, carrier))
+    return asyncio.ensure_future(_log_in(options, carrier))
 
 
-async def _logged_in(options: Any, carrier: Tunnel) -> asyncssh.SSHClientConnection:
+async def _log_in(options: Any, carrier: Tunnel) -> asyncssh.SSHClientConnection:
     loop = asyncio.get_running_loop()
     options.waiter = loop.create_future()
     connection: Any = None

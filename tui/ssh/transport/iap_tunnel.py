@@ -310,7 +310,7 @@ class _Relay:
             with contextlib.suppress(TunnelClosedError):
                 await self._socket.close()
             try:
-                await within(self._resumed(), RESUME_S)
+                await within(self._reopen(), RESUME_S)
                 return True
             except asyncio.TimeoutError:
                 continue
@@ -322,7 +322,7 @@ class _Relay:
             await asyncio.sleep(pause)
         return False
 
-    async def _resumed(self) -> None:
+    async def _reopen(self) -> None:
         query = {
             "sid": self._session,
             "ack": self._received,

@@ -52,7 +52,7 @@ class JumpHosts:
                 failure = await self._dial(jump, worker, behind | {jump})
             if failure is None:
                 return self._live[jump][0]
-            raise _blamed(failure, jump.rpartition(",")[2], worker)
+            raise _blame(failure, jump.rpartition(",")[2], worker)
 
     def lets_through(self, jump: str) -> bool:
         """Return whether there is a live login on a jump host."""
@@ -87,7 +87,7 @@ class JumpHosts:
         return None
 
 
-def _blamed(error: errors.SshError, host: str, worker: int) -> errors.SshError:
+def _blame(error: errors.SshError, host: str, worker: int) -> errors.SshError:
     what = f"the jump host {host} failed: {error.what}"
     return errors.SshError(error.reason, what, worker=worker, why=error.why, remedy=error.remedy)
 

@@ -17,11 +17,12 @@ from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
 from tui.ssh.errors import SshError
-from tui.ssh.exec.port_probe import LoginTimings, classify_port
+from tui.ssh.exec.port_probe import classify_port
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error, host_key_not_saved
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
+from tui.ssh.transport.login_result import LoginTimings
 from tui.ssh.transport.tcp import SLOT_TIMEOUT_S, HandshakeSlot, connect_in_turn, read_banner
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
@@ -186,7 +187,7 @@ class Dialer:
             if client.connection is None:
                 raise errors.JUMP_SILENT.error(worker, login, jump=via, seconds=seconds) from None
             if not client.greeted and client.has_received and _is_direct(sock):
-                raise await self._diagnosed(attempt) from None
+                raise await self._diagnose(attempt) from None
             cause = errors.LOGIN_TIMED_OUT if client.greeted else errors.NO_GREETING
             raise cause.error(worker, login, seconds=seconds) from None
         except asyncssh.ChannelOpenError as error:
@@ -194,8 +195,8 @@ class Dialer:
             raise errors.jump_host_error(port.cause, error.reason, worker, login, via) from None
         except (asyncssh.Error, OSError, ValueError) as error:
             if _is_direct(sock) and not client.greeted:
-                raise await self._diagnosed(attempt) from None
-            raise self._explained(error, client, attempt) from None
+                raise await self._diagnose(attempt) from None
+            raise self._explain(error, client, attempt) from None
         if client.offered is not None and new:
             try:
                 self._save(attempt, client.offered)
@@ -271,7 +272,7 @@ class Dialer:
                 (await task).abort()
             raise
 
-    async def _diagnosed(self, attempt: _Attempt) -> SshError:
+    async def _diagnose(self, attempt: _Attempt) -> SshError:
         """Connect again to a server that sent no SSH greeting, and return the error for what it sends instead."""
         login, worker = attempt.login, attempt.worker
         try:
@@ -284,7 +285,7 @@ class Dialer:
             return errors.CLOSED_EARLY.error(worker, login)
         return errors.not_ssh_error(worker, login, banner)
 
-    def _explained(
+    def _explain(
         self, error: Exception, client: LoginClient, attempt: _Attempt
     ) -> TpuTuiError | _UnknownHostKey | _AuthTriesExhausted:
         """Return the error of a login that asyncssh ended; the two exceptions lead to another attempt."""
@@ -302,9 +303,9 @@ class Dialer:
                 return errors.more_than_a_key_error(worker, login, client.wanted, client.remark)
             if client.unsigned:
                 return errors.UNSIGNED.error(worker, login)
-            return self._denied(attempt, client.remark)
+            return self._denied_error(attempt, client.remark)
         if MAX_AUTH_TRIES_WORDS in message.lower():
-            problem = self._denied(attempt, "too many keys were tried: choose one with --identity")
+            problem = self._denied_error(attempt, "too many keys were tried: choose one with --identity")
             if 0 < client.untried < len(attempt.offered):
                 return _AuthTriesExhausted(client.untried, problem)
             return problem
@@ -322,7 +323,7 @@ class Dialer:
             )
         return errors.LOGIN_FAILED.error(worker, words=message)
 
-    def _denied(self, attempt: _Attempt, remark: str) -> SshError:
+    def _denied_error(self, attempt: _Attempt, remark: str) -> SshError:
         key_count, access = len(self.keys.candidates()), self.access
         return errors.denied_error(
             attempt.worker, attempt.login, key_count, self.keys.locked, access.slice, remark, access.os_login

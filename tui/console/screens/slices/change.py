@@ -46,7 +46,7 @@ class SliceChangeDialog(ChangeDialog):
         """Return a sentence if the slice was deleted meanwhile; empty if it was not."""
         path, reading = self._slice.path, self.console.store.get(SLICES)
         is_listed = reading.value is None or any(slice_.path == path for slice_ in reading.value)
-        return "" if is_listed or reading.problems else f"{path} is gone: it was deleted meanwhile."
+        return "" if is_listed or reading.problems else f"{path} is gone: it has been deleted."
 
 
 class StartSliceDialog(SliceChangeDialog):

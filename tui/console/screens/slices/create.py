@@ -31,7 +31,7 @@ from tui.errors import UnknownZone, UsageError
 from tui.pod.creation.gcloud_commands import create_command_of_gcloud
 from tui.pod.creation.slice_request import SliceRequest
 from tui.settings.command_line import create_command
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -179,7 +179,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
         is_offered = self._warnings(reading).keys().isdisjoint(("type", "topology"))
         kind = request.accelerator if is_offered else None
         counts = ((kind.workers, "worker"), (kind.chips, "chip"), (kind.devices, "core")) if kind else ()
-        size = ", ".join(count_noun(count, noun) for count, noun in counts)
+        size = ", ".join(format_count(count, noun) for count, noun in counts)
         settings = self.console.operator.settings
         gcloud = create_command_of_gcloud(request, settings.project or "PROJECT")
         self.show_preview(

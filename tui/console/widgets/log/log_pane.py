@@ -30,7 +30,7 @@ from tui.console.widgets.log.log_wrapping import (
     wrap_line,
 )
 from tui.console.widgets.tables.line_view import LineView
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 TICK_BUDGET_BYTES = 4 * 1024 * 1024
 """Bytes indexed or searched in one tick: some milliseconds, so that a key never waits."""
@@ -168,11 +168,11 @@ class LogPane(LineView):
         if self._shown is None:
             return ""
         count = self._shown.count
-        parts = [count_noun(count, "line")]
+        parts = [format_count(count, "line")]
         if self._found is not None:
             position = "" if self._match is None else f"{self._match + 1:,} of "
             count = self._found.count
-            parts[0] = f"{position}{count_noun(count, 'line')} with “{self.filter_text}”"
+            parts[0] = f"{position}{format_count(count, 'line')} with “{self.filter_text}”"
             order = ", newest first" if self.follow else ""
             if self._match is None and count:
                 parts.append(f"n N show matches in context{order}")
@@ -268,10 +268,10 @@ class LogPane(LineView):
         if label and line.worker is not None:
             style = self.toned(*under, Style.parse(get_worker_color(line.worker)))
             segments.append(Segment(label if row.is_first else "│".rjust(len(label)), style))
-        segments += self._marked(row, fit(row.text, width - len(label)), under)
+        segments += self._highlight(row, fit(row.text, width - len(label)), under)
         return Strip(segments, max(width, len(label))).adjust_cell_length(width)
 
-    def _marked(self, row: WrappedRow, text: str, under: tuple[str, ...]) -> list[Segment]:
+    def _highlight(self, row: WrappedRow, text: str, under: tuple[str, ...]) -> list[Segment]:
         """Return the segments of a row, with the filter's matches highlighted."""
         plain = self.toned(*under)
         if not self.filter_text:
@@ -386,7 +386,7 @@ class LogPane(LineView):
         """Copy the visible lines in full to the terminal's clipboard, control characters made visible."""
         indices = dict.fromkeys(row.place for row in self._rows_now())
         self.app.copy_to_clipboard("\n".join(format_whole_line(self._window[index]) for index in indices))
-        self.notify(f"Copied {count_noun(len(indices), 'line')} (if your terminal supports it)", timeout=3)
+        self.notify(f"Copied {format_count(len(indices), 'line')} (if your terminal supports it)", timeout=3)
 
     def action_first(self) -> None:
         """Go to the first line."""

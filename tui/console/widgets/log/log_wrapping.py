@@ -57,7 +57,7 @@ def format_missing(line: IndexedLine) -> str:
 def cut_line(line: str, place: int, room: int, sideways: int) -> list[WrappedRow]:
     """Return the single row of a cut line, from column `sideways` on."""
     if not sideways:
-        return [WrappedRow(place, fit(line, room), line, 0, True)]
+        return [WrappedRow(place, fit(line, room), line, 0, is_first=True)]
     strip = Strip([Segment(line)])
     return [WrappedRow(place, fit(strip.crop(sideways).text, room), line, len(strip.crop(0, sideways).text), True)]
 

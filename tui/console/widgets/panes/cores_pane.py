@@ -11,7 +11,7 @@ from tui.console.render.freshness import is_launching
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.console.widgets.tables.row_table import RowTable
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 
 if TYPE_CHECKING:
     from tui.console.data.run_feed import Feed
@@ -59,7 +59,7 @@ class CoresPane(Pane):
                 self.cores.focus()
 
     def _show(self, snapshot: Snapshot, feed: Feed, unseen: frozenset[int]) -> None:
-        reading = not feed.caught_up
+        reading = not feed.has_caught_up
         status = feed.status
         failed = None if status is None or is_launching(status) else run_summary.find_failed_worker(status)
         self.cores.show(snapshot, unseen, reading=reading, is_launching=is_launching(status), failed_worker=failed)
@@ -69,7 +69,7 @@ class CoresPane(Pane):
     def _format_note(self, snapshot: Snapshot, *, is_reading: bool) -> str:
         """Return the number of rows, their order, and whether the logs are still being read."""
         table = self.cores
-        total = count_noun(len(snapshot), "core")
+        total = format_count(len(snapshot), "core")
         count = f"{table.row_count()} of {total} with “{table.filter_text}”" if table.filter_text else total
         title = next((column.title for column in table.columns if column.key == table.sort_key), "core")
         order = f"{count} · by {title}{' descending' if table.sort_reverse else ''}"

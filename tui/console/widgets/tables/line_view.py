@@ -46,10 +46,10 @@ class LineView(ScrollView, can_focus=True):
             style = self.rich_style
             for part in parts:
                 style += part if isinstance(part, Style) else self.get_component_rich_style(part, partial=True)
-            self._styles[parts] = style = self._filtered(style)
+            self._styles[parts] = style = self._apply_filters(style)
         return style
 
-    def _filtered(self, style: Style) -> Style:
+    def _apply_filters(self, style: Style) -> Style:
         """Return a style after the filters of `NO_COLOR` and of terminals with few colours."""
         segments = [Segment("", style)]
         for line_filter in self.get_line_filters():

@@ -24,7 +24,7 @@ def draw_sparkline(values: npt.ArrayLike, width: int, *, high: float | None = No
 
     They are drawn on the scale from their lowest to their highest one, or from 0 to `high`.
     """
-    points = _thinned(values, width)
+    points = _thin_out(values, width)
     if high is not None:
         return _draw(points, 0.0, high, width)
     finite = [point for point in points if isfinite(point)]
@@ -34,7 +34,7 @@ def draw_sparkline(values: npt.ArrayLike, width: int, *, high: float | None = No
 
 def draw_deviations(values: npt.ArrayLike, width: int, scale: float) -> str:
     """Return deviations as blocks: `▄` is none, `█` is `scale` or more, `▁` as much below."""
-    return _draw(_thinned(values, width), -scale * MIDDLE_SHARE, scale, width)
+    return _draw(_thin_out(values, width), -scale * MIDDLE_SHARE, scale, width)
 
 
 def _draw(points: list[float], low: float, high: float, width: int) -> str:
@@ -45,7 +45,7 @@ def _draw(points: list[float], low: float, high: float, width: int) -> str:
     ).rjust(width)
 
 
-def _thinned(values: npt.ArrayLike, width: int) -> list[float]:
+def _thin_out(values: npt.ArrayLike, width: int) -> list[float]:
     """Return at most `width` of the values, evenly spread."""
     points: list[float] = np.asarray(values, dtype=np.float64).tolist()
     return [points[index] for index in _places(len(points), width)] if len(points) > width else points

@@ -59,10 +59,10 @@ def fit_columns(
     """
     needs = needs or {}
     shown = list(columns)
-    while (worst := max(column.rank for column in shown)) and _needed(shown, worst, needs) > width:
+    while (worst := max(column.rank for column in shown)) and _needed_width(shown, worst, needs) > width:
         shown.remove([column for column in shown if column.rank == worst][-1])
     widths = {column.key: column.width for column in shown}
-    spare = max(0, -_give_way(shown, widths, _needed(shown, 0, needs) - width))
+    spare = max(0, -_give_way(shown, widths, _needed_width(shown, 0, needs) - width))
     for column in shown:
         if column.collapses and needs.get(column.key) == 0:
             widths[column.key] = len(column.title) + SORT_MARK_WIDTH
@@ -91,7 +91,7 @@ def _give_way(shown: list[Column], widths: dict[str, int], over: int) -> int:
     return over
 
 
-def _needed(columns: Sequence[Column], rank: int, needs: Mapping[str, int]) -> int:
+def _needed_width(columns: Sequence[Column], rank: int, needs: Mapping[str, int]) -> int:
     """Return the width that columns need, with those of a lower rank than this at their wanted width."""
     total = len(GAP) * (len(columns) - 1)
     for column in columns:

@@ -182,12 +182,12 @@ class GroupRoutes:
     ) -> web.Response:
         shape = {"instances": [str], "skipInstancesOnValidationError": bool}
         group, body = self.group_of(request), await read_document(request, shape)
-        members = self._named(group, body)
+        members = self._named_members(group, body)
         self._groups.check_apart(group, members)
         change(group, members)
         return self._operations.start(request, f"compute.{MANAGERS}.{verb}", group.path)
 
-    def _named(self, group: Group, body: dict[str, Any]) -> list[Member]:
+    def _named_members(self, group: Group, body: dict[str, Any]) -> list[Member]:
         """Return the members that a request names. Raises ComputeError."""
         members: list[Member] = []
         for number, address in enumerate(body.get("instances", ())):

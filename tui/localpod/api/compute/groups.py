@@ -35,7 +35,7 @@ _ACTIONS = {
     "VERIFYING": "verifying",
 }
 """The actions of a managed instance, and their counters in the group's `currentActions`."""
-RETRY_SECONDS = 0.2
+RETRY_INTERVAL_S = 0.2
 """The pause between two attempts to create machines."""
 _SUFFIX = string.ascii_lowercase + string.digits
 _SUFFIX_LENGTH = 4
@@ -205,7 +205,7 @@ class ManagedGroups:
         """Create the machines of all members, all or none; repeat it until they run."""
         await self._conditions.operation_delay()
         while not await self._try_together(group, members):
-            await self._conditions.pause(RETRY_SECONDS)
+            await self._conditions.pause(RETRY_INTERVAL_S)
 
     async def _try_together(self, group: Group, members: Sequence[Member]) -> bool:
         waiting = [member for member in members if member.action in (CREATING, RECREATING)]

@@ -54,7 +54,7 @@ class ComputeOperations:
             yield web.get(f"{base}/{{name}}", guard(f"{permission}.get", self._get))
             yield web.post(f"{base}/{{name}}/wait", guard(f"{permission}.get", self._wait))
 
-    def known(self, request: web.Request) -> web.Response | None:
+    def find_earlier(self, request: web.Request) -> web.Response | None:
         """Return the operation that an earlier request with the same ID started, if there was one."""
         name = self._by_request.get(request.query.get("requestId", ""))
         return answer(self._documents[name]) if name else None

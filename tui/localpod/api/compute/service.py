@@ -42,7 +42,7 @@ class ComputeService:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes that the pod's REST port serves."""
-        guard = RequestGuard(self.store.project, self.conditions, self._operations.known)
+        guard = RequestGuard(self.store.project, self.conditions, self._operations.find_earlier)
         zones = [self._zone]
         collections = CollectionRoutes(self.store, self._operations, zones)
         instances = InstanceRoutes(self.store, self.instances, self._operations, zones)

@@ -12,8 +12,8 @@ import google.cloud.tpu_v2.types as tpu
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.host_protocol import HostedWorker
 from tui.localpod.api.resources.accelerator_types import MAX_CORES, SliceShape
-from tui.localpod.api.resources.catalogue import accelerator_config
 from tui.localpod.api.resources.resource_names import ResourceLocation
+from tui.localpod.api.resources.zone_offers import accelerator_config
 from tui.localpod.api.transport.messages import now
 from tui.pod.api_paths import last_part, region_of
 from tui.pod.slice import CORES_PER_WORKER

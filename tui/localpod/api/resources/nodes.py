@@ -14,9 +14,9 @@ from tui.localpod.api.conditions import ServiceConditions
 from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.resources import node_fields, tpu_nodes
 from tui.localpod.api.resources.accelerator_types import SliceShape
-from tui.localpod.api.resources.catalogue import check_runtime_version, requested_shape
 from tui.localpod.api.resources.operations import Operations
 from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
+from tui.localpod.api.resources.zone_offers import check_runtime_version, requested_shape
 from tui.pod import accelerator
 from tui.pod.creation.machine_request import STARTUP_SCRIPT
 from tui.pod.slice import SSH_KEYS
@@ -69,7 +69,7 @@ class Nodes:
 
     def in_place(self, place: ResourceLocation) -> list[tpu.Node]:
         """Return the place's nodes as they are now."""
-        return [self._settled(hosted).node for hosted in self._nodes.values() if hosted.place == place]
+        return [self._settle(hosted).node for hosted in self._nodes.values() if hosted.place == place]
 
     def machines_with(self, disk: str) -> list[str]:
         """Return the paths of the machines that a disk is attached to, or of their slice during its creation."""
@@ -89,7 +89,7 @@ class Nodes:
 
     def find(self, name: str) -> HostedNode | None:
         """Return one node as it is now; None if it does not exist."""
-        return self._settled(self._nodes[name]) if name in self._nodes else None
+        return self._settle(self._nodes[name]) if name in self._nodes else None
 
     def create(
         self, place: ResourceLocation, node_id: str, wanted: tpu.Node, api_version: Any = node_fields.V2
@@ -127,7 +127,7 @@ class Nodes:
         async def apply() -> Any:
             node_fields.apply_update(hosted.node, wanted, paths, hosted.workers)
             self._authorize(hosted)
-            return self._released(hosted)
+            return self._release(hosted)
 
         return self._operations.start(hosted.place, "update", wanted.name, apply)
 
@@ -205,7 +205,7 @@ class Nodes:
         except BaseException:
             self.discard(hosted)
             raise
-        return self._released(hosted)
+        return self._release(hosted)
 
     async def tear_down(self, hosted: HostedNode, before: Any) -> Any:
         """Stop a claimed node's machines and remove the node; if that fails, restore its state `before`."""
@@ -228,7 +228,7 @@ class Nodes:
         await self._or_restore(hosted, State.READY, "stop", lambda: self._hosts.stop(hosted.slice_name))
         hosted.node.state = State.STOPPED
         hosted.node.health = Health.HEALTH_UNSPECIFIED
-        return self._released(hosted)
+        return self._release(hosted)
 
     async def _restart(self, hosted: HostedNode) -> Any:
         if not self.has_capacity(hosted.place, 0):
@@ -236,7 +236,7 @@ class Nodes:
             hosted.busy = False
             raise rpc_errors.no_capacity(hosted.place.zone)
         await self._or_restore(hosted, State.STOPPED, "start", lambda: self._run_machines(hosted))
-        return self._released(hosted)
+        return self._release(hosted)
 
     async def _or_restore(
         self, hosted: HostedNode, before: Any, verb: str, act: Callable[[], Awaitable[None]]
@@ -272,11 +272,11 @@ class Nodes:
         metadata = dict(hosted.node.metadata)
         self._hosts.authorize(hosted.slice_name, metadata.get(SSH_KEYS, ""), self.os_logins(metadata))
 
-    def _released(self, hosted: HostedNode) -> Any:
+    def _release(self, hosted: HostedNode) -> Any:
         hosted.busy = False
         return tpu.Node.pb(hosted.node)
 
-    def _settled(self, hosted: HostedNode) -> HostedNode:
+    def _settle(self, hosted: HostedNode) -> HostedNode:
         """Return the node after checking its machines: a node that lost one becomes PREEMPTED, permanently."""
         if hosted.node.state == State.READY:
             alive = self._hosts.alive(hosted.slice_name)

@@ -23,7 +23,7 @@ from tui.localpod.api.resources.resource_names import ResourceLocation, check_id
 from tui.localpod.api.transport.messages import now
 
 COLLECTION = "queuedResources"
-CAPACITY_POLL_SECONDS = 0.2
+CAPACITY_POLL_INTERVAL_S = 0.2
 """The interval at which a waiting request checks for capacity."""
 
 _LOG = logging.getLogger(__name__)
@@ -75,14 +75,14 @@ class QueuedResources:
 
     def in_place(self, place: ResourceLocation) -> list[tpu.QueuedResource]:
         """Return the place's queued resources as they are now."""
-        return [self._settled(request).resource for request in self._requests.values() if request.place == place]
+        return [self._settle(request).resource for request in self._requests.values() if request.place == place]
 
     def get(self, name: str) -> Request:
         """Return one queued resource as it is now. Raises NOT_FOUND."""
         id_of(name, COLLECTION)
         if name not in self._requests:
             raise rpc_errors.not_found(name)
-        return self._settled(self._requests[name])
+        return self._settle(self._requests[name])
 
     def create(self, place: ResourceLocation, resource_id: str, wanted: tpu.QueuedResource) -> Any:
         """Return CreateQueuedResource's operation, which ends when the request is queued, before its nodes exist."""
@@ -186,7 +186,7 @@ class QueuedResources:
             if request.deadline is not None and time.time() >= request.deadline:
                 raise rpc_errors.no_capacity(request.place.zone)
             self._enter(request, State.WAITING_FOR_RESOURCES)
-            await asyncio.sleep(CAPACITY_POLL_SECONDS)
+            await asyncio.sleep(CAPACITY_POLL_INTERVAL_S)
 
     def _admit(self, request: Request) -> list[HostedNode]:
         admitted: list[HostedNode] = []
@@ -217,7 +217,7 @@ class QueuedResources:
         candidates = (self._nodes.find(request.place.child(NODES, node.node_id)) for node in request.nodes)
         return [hosted for hosted in candidates if hosted and hosted.node.queued_resource == request.resource.name]
 
-    def _settled(self, request: Request) -> Request:
+    def _settle(self, request: Request) -> Request:
         """Return the request; an active one that lost a node, deleted or preempted, becomes SUSPENDED."""
         if request.state == State.ACTIVE:
             nodes = self._existing(request)

@@ -10,14 +10,14 @@ import grpc
 import grpc.aio
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.owner import NotTheOwner, check_token
+from tui.localpod.api.authentication import NotTheOwner, check_token
 from tui.localpod.api.routes import METHODS, ApiMethod, ApiRouter
 from tui.localpod.api.transport.messages import is_wrapper, plain
 
 _LOG = logging.getLogger(__name__)
 _STATUS_TRAILER = "grpc-status-details-bin"
 """The trailer from which Google's clients read google.rpc.Status."""
-_CLOSE_SECONDS = 0.2
+_CLOSE_TIMEOUT_S = 0.2
 """How long `close` waits for calls that are in progress."""
 
 
@@ -44,7 +44,7 @@ class GrpcService:
     async def close(self) -> None:
         """Stop listening; calls that do not end quickly are cancelled."""
         if self._server is not None:
-            await self._server.stop(_CLOSE_SECONDS)
+            await self._server.stop(_CLOSE_TIMEOUT_S)
             self._server = None
 
     def _handlers(self) -> tuple[Any, ...]:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.owner import NotTheOwner, check_site, check_token
+from tui.localpod.api.authentication import NotTheOwner, check_site, check_token
 from tui.localpod.api.routes import METHODS, TPU, TPU_V1, ApiMethod, ApiRouter
 from tui.localpod.api.transport import json_transcoding
 from tui.localpod.api.transport.json_transcoding import V1, V2, V2_ALPHA
 
 _LOG = logging.getLogger(__name__)
 _CONTENT_TYPE = "application/json"
-_CLOSE_SECONDS = 1.0
+_CLOSE_TIMEOUT_S = 1.0
 """How long `close` waits for a request that is in progress."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -82,7 +82,7 @@ class RestService:
 
     async def start(self) -> None:
         """Start listening."""
-        self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_CLOSE_SECONDS)
+        self._runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_CLOSE_TIMEOUT_S)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.port = self._runner.addresses[0][1]

@@ -145,7 +145,7 @@ def values_of(text: bytes) -> Iterator[Value]:
     """Yield the numbers of a line with their names, without those of dates, clocks, addresses and files."""
     plain = _NO_FIGURES.sub(_blank, text)
     plain = _WRAPPING.sub(_blank, plain).translate(_WITHOUT_QUOTES)
-    yield from _listed(plain)
+    yield from _listed_values(plain)
     plain = _LISTED.sub(lambda match: b";" * len(match[0]), plain)
     yield from _single(_BRACKETED.sub(rb"[\1/\2]", plain))
 
@@ -256,7 +256,7 @@ def _blank(match: re.Match[bytes]) -> bytes:
     return b" " * len(match[0])
 
 
-def _listed(plain: bytes) -> Iterator[Value]:
+def _listed_values(plain: bytes) -> Iterator[Value]:
     """Yield the numbers of `loss min|avg|max: 0.7|0.9|3.5`, each with its name."""
     for match in _LISTED.finditer(plain):
         names = match[1].split(match[2])

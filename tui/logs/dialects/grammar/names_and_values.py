@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tui.logs.dialects.catalogue_files import expand_parts
-from tui.logs.dialects.grammar.line_counts import (
+from tui.logs.dialects.grammar.line_losses import choose_loss, evaluation_pattern, loss_kind
+from tui.logs.dialects.grammar.line_steps import (
     begins_with_places,
     choose_count,
     choose_place,
     is_count,
     is_of_no_record,
 )
-from tui.logs.dialects.grammar.line_losses import choose_loss, evaluation_pattern, loss_kind
 from tui.logs.dialects.grammar.line_values import COUNT, Value, translate, values_of, words_meaning
 
 _NO_RECORD = re.compile(

@@ -1,4 +1,4 @@
-"""Assemble chunks of bytes into lines, which chunks can cut, carriage returns redraw, and have any length."""
+"""Assemble the lines of a log from chunks, which can cut lines; carriage returns redraw lines of any length."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tui.logs.core_row import UNKNOWN
-from tui.logs.dialects.dialect import LONGEST
+from tui.logs.dialects.dialect import LONGEST_BYTES
 
 Bytes = bytes | bytearray
 
-_WORTH_SPLITTING = 16_384
+_WORTH_SPLITTING_BYTES = 16_384
 """Of a larger chunk, only the first line is joined to the bytes held before it, not the whole chunk."""
 
 
@@ -27,8 +27,8 @@ class LogPiece(NamedTuple):
 
 
 @dataclass(eq=False)
-class Stream:
-    """One source of bytes, and what is remembered of it between its chunks."""
+class LogStream:
+    """A log that arrives in chunks: its bytes without a line end, and what its lines so far have shown."""
 
     slot: int | None
     """The slot of the worker whose log this is; None if the lines name their workers."""
@@ -84,7 +84,7 @@ class Stream:
         pieces: list[LogPiece] = []
         start = 0
         if self.held:
-            start = cut if cut <= _WORTH_SPLITTING else data.find(b"\n", 0, cut) + 1 or cut
+            start = cut if cut <= _WORTH_SPLITTING_BYTES else data.find(b"\n", 0, cut) + 1 or cut
             block = b"".join((*self.held, data[:start]))
             pieces.append(LogPiece(block, 0, len(block), *self._begin(before)))
             self.held, self.held_bytes = [], 0
@@ -116,7 +116,7 @@ class Stream:
             self.held_at = offset
         self.held.append(data)
         self.held_bytes += len(data)
-        if self.held_bytes > 4 * LONGEST:
+        if self.held_bytes > 4 * LONGEST_BYTES:
             # One byte more than is read, so that the line still counts as too long.
-            tail = b"".join(self.held)[-LONGEST - 1 :]
+            tail = b"".join(self.held)[-LONGEST_BYTES - 1 :]
             self.held, self.held_bytes = [tail], len(tail)

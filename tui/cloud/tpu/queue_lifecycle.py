@@ -24,7 +24,7 @@ _RESETTABLE = ("ACTIVE", "SUSPENDED", "FAILED")
 """The states from which a queued resource can be reset; a reset leaves them at once."""
 
 
-class QueuedRequests:
+class QueueLifecycle:
     """Deletes and resets the queued resources of a project."""
 
     def __init__(self, api: TpuConnection) -> None:
@@ -38,7 +38,7 @@ class QueuedRequests:
         """
         what = f"queued resource {name} cannot be deleted"
         path = await self._path(zone, name)
-        queued = await self._required(path, what)
+        queued = await self._require_queued(path, what)
         nodes = await self._existing(queued)
         if nodes and not force:
             remedy = "add --force to delete them too"
@@ -56,7 +56,7 @@ class QueuedRequests:
 
         what = f"queued resource {name} cannot be reset"
         path = await self._path(zone, name)
-        queued = await self._required(path, what)
+        queued = await self._require_queued(path, what)
         if dry_run:
             nodes = ", ".join(tpu_messages.queued_node_ids(queued))
             yield f"would reset queued resource {name} in {zone}, now {_state(queued)}: {nodes} would be recreated"
@@ -83,7 +83,7 @@ class QueuedRequests:
         await self._api.open()
         return f"{self._api.parent(zone)}/queuedResources/{name}"
 
-    async def _required(self, path: str, what: str) -> tpu_v2.QueuedResource:
+    async def _require_queued(self, path: str, what: str) -> tpu_v2.QueuedResource:
         queued = await self._wait.queued_resource(path)
         if queued is None:
             why, remedy = "there is no such queued resource", "tpu-tui slices queued lists them"

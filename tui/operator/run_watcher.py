@@ -106,7 +106,7 @@ class RunWatcher:
                 if is_last:
                     return
                 if self._may_start_keeper:
-                    if keeper := watch.changed(status):
+                    if keeper := watch.take_change(status):
                         yield _Poll([keeper])
                 elif await catch_up.poll(status):
                     error = catch_up.error
@@ -165,7 +165,7 @@ class KeeperWatch:
         self._reported: tuple[str, float | None] | None = None
         self._missing_since: float | None = None
 
-    def changed(self, status: RunStatus) -> KeeperStatus | None:
+    def take_change(self, status: RunStatus) -> KeeperStatus | None:
         """Return the keeper's status if it has changed since the last report, else None.
 
         An absence is reported again if a keeper came and went in between, seen or not.

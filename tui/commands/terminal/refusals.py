@@ -22,7 +22,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _NO_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
-def by_read_only(name: str, settings: Settings) -> UsageError:
+def read_only_error(name: str, settings: Settings) -> UsageError:
     """Return the error for a command that read-only mode refuses, saying where that mode was set."""
     setting = settings.origins.get("read_only")
     origin = setting.origin if setting else "flag"
@@ -31,7 +31,7 @@ def by_read_only(name: str, settings: Settings) -> UsageError:
     return UsageError(f"{name} is refused by read_only = true", why=f"set by {origin}", remedy="change it there")
 
 
-def by_this_machine(error: OSError, what: str = "the operating system refused") -> TpuTuiError:
+def explain_os_error(error: OSError, what: str = "the operating system refused") -> TpuTuiError:
     """Return an OSError as a TpuTuiError that names the file and, where known, the remedy."""
     file = str(error.filename or "")
     try:
@@ -43,7 +43,7 @@ def by_this_machine(error: OSError, what: str = "the operating system refused") 
     return TpuTuiError(what, why=why, remedy=_remedy(error, file))
 
 
-def by_encoding(error: UnicodeEncodeError) -> UsageError:
+def encoding_error(error: UnicodeEncodeError) -> UsageError:
     """Return the error for an argument that is not text, which only the arguments of a job may be.
 
     Raises the error again where it has another cause.

@@ -16,7 +16,7 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.reports.findings import marks_of_run, shown_figures
 from tui.text.durations import format_elapsed
-from tui.text.printable import count_noun
+from tui.text.printable import format_count
 from tui.text.ranks import format_ranks
 from tui.text.timestamps import parse_time
 
@@ -86,7 +86,7 @@ def make_slice_row(slice_: Slice) -> TableRow:
     spot = slice_.spot if slice_.spot is not None else slice_.preemptible
     health = state_styles.style_health(slice_.health)
     if slice_.symptoms:
-        health = Cell(count_noun(len(slice_.symptoms), "symptom"), "bad")
+        health = Cell(format_count(len(slice_.symptoms), "symptom"), "bad")
     return TableRow(
         slice_.path,
         (
@@ -273,7 +273,7 @@ def make_run_row(status: RunStatus, now: float, latest: LatestFigures | None = N
 def count_runs(statuses: Sequence[RunStatus], shown: int, filter_text: str) -> str:
     """Return how many runs are live or, with a filter, how many it shows; empty without runs."""
     if statuses and filter_text:
-        return f"{shown} of {count_noun(len(statuses), 'run')} with “{filter_text}”"
+        return f"{shown} of {format_count(len(statuses), 'run')} with “{filter_text}”"
     live = sum(not status.state.is_over for status in statuses)
     return f"{live} of {len(statuses)} live" if statuses else ""
 
@@ -305,7 +305,7 @@ def format_check_hint(slice_: Slice | None) -> str:
 
 def format_passed(found: Digest, age: float | None) -> str:
     """Return the line that stands for checks that have all passed, `age` seconds ago."""
-    passed = count_noun(found.counts["pass"], "check")
+    passed = format_count(found.counts["pass"], "check")
     return f"✓ {passed} passed {format_elapsed(age)} ago · c checks again · 3 lists them"
 
 

@@ -1,4 +1,4 @@
-"""The keepers of a local pod's runs. They belong to other commands and end by themselves after the pod."""
+"""Wait for the keepers of a local pod's runs, which end by themselves after the pod."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import math
 
 from tui.errors import UsageError
 
-_FILES_A_WORKER = 2
+_FILES_PER_WORKER = 2
 _SPARE_FILES = 512
 RESERVED_FILES = 48
 """Files that a keeper needs besides its workers' connections and logs, with some to spare."""
@@ -15,8 +15,8 @@ RESERVED_FILES = 48
 
 def check_file_limit(workers: int) -> None:
     """Raise UsageError if a process cannot have a connection and a log open for each worker."""
-    needed = workers * _FILES_A_WORKER + RESERVED_FILES
-    limit = _raised_to(needed)
+    needed = workers * _FILES_PER_WORKER + RESERVED_FILES
+    limit = _raise_to(needed)
     if limit < needed:
         raise UsageError(
             f"{workers} workers need {needed} open files",
@@ -27,10 +27,10 @@ def check_file_limit(workers: int) -> None:
 
 def raise_file_limit(workers: int) -> float:
     """Raise the limit on open files to what the workers need, if the hard limit allows it; return the limit."""
-    return _raised_to(workers * _FILES_A_WORKER + _SPARE_FILES)
+    return _raise_to(workers * _FILES_PER_WORKER + _SPARE_FILES)
 
 
-def _raised_to(needed: int) -> float:
+def _raise_to(needed: int) -> float:
     """Raise the limit on open files to `needed`, or to the hard limit; return the resulting limit."""
     try:
         import resource

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tui.logs.core_row import CoreRow, json_figure, json_number
-from tui.pod.run import rehearses
+from tui.pod.run import is_rehearsal_command
 from tui.reports.curves import POINT_COLUMNS
 from tui.reports.layout import REPORT_OF, report_of, warning
 from tui.reports.summary import Summary
@@ -28,7 +28,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
     return {
         "report_of": report_of(summary),
         "title": facts.title,
-        "rehearsal": rehearses(facts.argv),
+        "rehearsal": is_rehearsal_command(facts.argv),
         "warning": warning(summary),
         "run": facts.title if facts.is_run else None,
         "slice": facts.slice,
