@@ -240,6 +240,8 @@ class Matcher:
             self._state.facts["replica_accuracy"] = _number(values["accuracy"])
 
     def _record_epoch(self, dialect: Dialect, raw: Mapping[str, bytes], slot: int) -> None:
+        if "epoch" not in raw:  # it is a fraction
+            return
         figures = {name: _FIGURES.get(name, float)(value.decode()) for name, value in raw.items()}
         epoch = figures.pop("epoch")
         self._state.queue.flush()
