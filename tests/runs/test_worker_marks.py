@@ -6,7 +6,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -100,5 +102,27 @@ def test_another_programs_command_line_cannot_pass_for_a_supervisor(worker: Pipe
     with subprocess.Popen(["sleep", "1000", forged]) as other:
         try:
             assert worker.ask("stop", run, 10, 0)[0][0].fields == {"never": "1"}
+        finally:
+            other.kill()
+
+
+RENAMED = r"""
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"a) S 1 9 4242 \n", 0, 0, 0)  # PR_SET_NAME
+print(flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.bash
+def test_a_process_cannot_pretend_another_session_by_its_name(worker: PipeWorker) -> None:
+    prelude = files("tui.ssh.exec").joinpath("script_prelude.sh").read_text()
+    with subprocess.Popen([sys.executable, "-c", RENAMED], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            script = f"tt_root=/; {prelude}\nlook {other.pid}; echo $tt_session"
+            printed = subprocess.check_output([f"{worker.path}/sh", "-c", script], env={"PATH": worker.path})
+            assert int(printed) == os.getsid(other.pid)
         finally:
             other.kill()
