@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import subprocess
@@ -312,6 +313,23 @@ def test_a_nested_repository_is_read_by_its_own_rules(tmp_path: Path) -> None:
     (inner / "out").write_text("x")
     (inner / ".gitignore").write_text("out\n")
     assert _paths(tmp_path) == {b"inner/code.py", b"inner/.gitignore"}
+
+
+@pytest.mark.parametrize("name", [b"../keys/id", b"/.../keys/id", b"..", b".git/config", b"link/id"])
+def test_no_path_that_a_repository_claims_to_have_leads_out_of_it(tmp_path: Path, name: bytes) -> None:
+    root, keys = tmp_path / "code", tmp_path / "keys"
+    name = name.replace(b"/...", os.fsencode(tmp_path))
+    honest = "x" * len(name)
+    for path in (keys / "id", root / honest, root / "train.py"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("private")
+    _git(root, "init", "-q")
+    _git(root, "add", ".")
+    index = (root / ".git/index").read_bytes()[:-20].replace(honest.encode(), name)
+    (root / ".git/index").write_bytes(index + hashlib.sha1(index).digest())
+    (root / honest).unlink()
+    (root / "link").symlink_to(keys)
+    assert _paths(root) == {b"train.py", b"link"}
 
 
 def test_without_git_caches_and_virtual_environments_are_left_out(tmp_path: Path) -> None:

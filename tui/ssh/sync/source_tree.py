@@ -9,6 +9,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tui.errors import UsageError
@@ -25,6 +26,8 @@ _CACHE_TAG = "CACHEDIR.TAG"
 """The mark of a cache directory (Cache Directory Tagging Specification)."""
 _VENV_MARK = "pyvenv.cfg"
 """The mark of a virtual environment, which works only at its own path."""
+_OUTSIDE = frozenset({"/", "..", ".git"})
+"""Components of paths that git itself never adds to an index."""
 _BLOCK = 1 << 20
 HASH_DIGITS = 40
 
@@ -106,7 +109,14 @@ def _git_listed(root: Path) -> list[Path] | None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
     )
-    paths = [Path(os.fsdecode(path)) for path in process.stdout.split(b"\0") if path]
+
+    @cache
+    def is_inside(folder: Path) -> bool:
+        return os.path.realpath(root / folder) == str(root / folder)
+
+    listed = [Path(os.fsdecode(path)) for path in process.stdout.split(b"\0") if path]
+    # Whoever made the repository may have put any path into its index, also one that leads to the user's other files.
+    paths = [path for path in listed if _OUTSIDE.isdisjoint(path.parts) and is_inside(path.parent)]
     return paths if process.returncode == 0 and paths else None
 
 
