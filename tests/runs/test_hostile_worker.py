@@ -259,3 +259,11 @@ def test_a_stop_answered_with_nonsense_is_confirmed_without_an_exit_code(pod: Po
         (1, True, None),
         (2, True, 143),
     ]
+
+
+def test_of_the_notes_of_a_launch_the_first_hundred_are_recorded(pod: Pod) -> None:
+    flood = "i=0; while [ $i -lt 300 ]; do say note $i; i=$((i + 1)); done; say armed 1 tag=1"
+    with hostile_answers(pod.workers[1], launch=flood):
+        directory = pod.launch("true")
+        over(directory)
+    assert len([event for event in directory.events()[0] if (event.kind, event.worker) == ("note", 1)]) == 100
