@@ -115,7 +115,7 @@ def _git_listed(root: Path) -> list[Path] | None:
         return os.path.realpath(root / folder) == str(root / folder)
 
     listed = [Path(os.fsdecode(path)) for path in process.stdout.split(b"\0") if path]
-    # Whoever made the repository may have put any path into its index, also one that leads to the user's other files.
+    # A crafted index may hold any path, also one that leads to the user's other files.
     paths = [path for path in listed if _OUTSIDE.isdisjoint(path.parts) and is_inside(path.parent)]
     return paths if process.returncode == 0 and paths else None
 
