@@ -332,6 +332,26 @@ def test_no_path_that_a_repository_claims_to_have_leads_out_of_it(tmp_path: Path
     assert _paths(root) == {b"train.py", b"link"}
 
 
+def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
+    for path in (tmp_path / "away/x", tmp_path / "here/y"):
+        path.parent.mkdir()
+        path.write_text("x")
+    _git(tmp_path, "init", "-q")
+    _git(tmp_path, "add", ".")
+    _git(tmp_path, "commit", "-qm", "x")
+    _git(tmp_path, "sparse-checkout", "init", "--cone", "--sparse-index")
+    _git(tmp_path, "sparse-checkout", "set", "here")
+    tree = subprocess.check_output(["git", "-C", str(tmp_path), "rev-parse", "HEAD:away"], text=True).strip()
+    (tmp_path / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    config = {"url": str(tmp_path), "promisor": "true", "uploadpack": f"touch {tmp_path}/ran; false"}
+    options = {"core.repositoryformatversion": "1", "extensions.partialClone": "origin"}
+    options |= {f"remote.origin.{name}": value for name, value in config.items()}
+    for name, value in (options | {"core.fsmonitor": f"touch {tmp_path}/ran"}).items():
+        _git(tmp_path, "config", name, value)
+    assert _paths(tmp_path) == {b"here/y"}
+    assert not (tmp_path / "ran").exists()
+
+
 def test_without_git_caches_and_virtual_environments_are_left_out(tmp_path: Path) -> None:
     for name in ("a.py", "__pycache__/a.pyc", ".venv/pyvenv.cfg", ".venv/lib/x", "cache/CACHEDIR.TAG", "pkg/b.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

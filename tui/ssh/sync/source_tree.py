@@ -98,10 +98,11 @@ def _git_listed(root: Path) -> list[Path] | None:
     git = shutil.which("git")
     if git is None:
         return None
-    # A repository may belong to another user (a mounted home): reading its index is harmless, running its
-    # file system monitor is not.
+    # A repository may be another user's, or downloaded: reading its index is harmless, running the programs that it
+    # names is not. They are its file system monitor, and those that fetch objects which a partial clone lacks.
     command = [git, "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "ls-files", "-z"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment.update(GIT_ALLOW_PROTOCOL="", GIT_NO_LAZY_FETCH="1")  # the latter since git 2.45
     process = subprocess.run(
         [*command, "--cached", "--others", "--exclude-standard"],
         cwd=root,
