@@ -242,6 +242,22 @@ def test_asyncssh_is_imported_in_one_place() -> None:
     assert found == {"tui.ssh.asyncssh_import"}
 
 
+def test_processes_of_the_project_import_nothing_from_the_current_directory() -> None:
+    """`tui.procs.python_env.module_command` starts them; those of two other modules start in `/`."""
+    found = {
+        name
+        for name, tree in trees().items()
+        for node in nodes(tree)
+        if name.startswith("tui.") and isinstance(node, ast.List | ast.Call)
+        if _words(node)[:2] == ["sys.executable", "'-m'"]
+    }
+    assert found == {"tui.runs.keeper.start", "tui.localpod.cleanup.guardian_client"}
+
+
+def _words(node: ast.List | ast.Call) -> list[str]:
+    return [ast.unparse(word) for word in (node.elts if isinstance(node, ast.List) else node.args)]
+
+
 def test_time_limits_lose_no_cancellation() -> None:
     """`asyncio.wait_for` can lose a cancellation; `tui.aio.timeouts` explains why."""
     calls = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pty
 import subprocess
 import sys
 import termios
@@ -125,3 +126,13 @@ def test_a_home_that_cannot_be_written_to_is_reported_with_a_remedy(shell: Shell
     assert answer.code == 1
     shell.environ["TPU_TUI_HOME"] = "/etc/passwd"
     assert "set TPU_TUI_HOME to a directory" in shell.run("runs", "--offline").errors
+
+
+def test_a_console_that_a_variable_makes_absurdly_large_is_not_opened(shell: Shell) -> None:
+    controller, device = pty.openpty()
+    shell.environ.update(TERM="xterm", COLUMNS="99999999999")
+    with os.fdopen(controller, "rb", 0) as screen, os.fdopen(device, "wb") as end:
+        command = [sys.executable, "-m", "tui.cli"]
+        done = subprocess.run(command, env=shell.environ, stdin=end, stdout=end, stderr=end, timeout=90)
+        assert done.returncode == 2
+        assert b"COLUMNS is 99999999999" in screen.read(10_000)

@@ -30,13 +30,13 @@ def requests_to(home: Path, endpoint: str = "http://127.0.0.1:1") -> ComputeRequ
 
 
 @contextmanager
-def answering(body: bytes, *, after_s: float = 0.0) -> Iterator[str]:
+def answering(body: bytes, *, status: int = 200, after_s: float = 0.0) -> Iterator[str]:
     """Serve one answer to every request, `after_s` seconds later, and yield the address."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             time.sleep(after_s)
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -94,14 +94,26 @@ async def test_the_session_of_a_cancelled_request_is_closed_when_its_thread_ends
     assert await asyncio.to_thread(is_closed.wait, 10)
 
 
-@pytest.mark.parametrize("body", [b"[]", b"<html>Sign in</html>"])
-async def test_a_server_that_is_not_compute_engine_is_not_reported_as_down(tmp_path: Path, body: bytes) -> None:
-    with answering(body) as address:
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"[]", 200), (b"<html>Sign in</html>", 200), (b'{"error": "access_denied"}', 403)]
+)
+async def test_a_server_that_is_not_compute_engine_is_not_reported_as_down(
+    tmp_path: Path, body: bytes, status: int
+) -> None:
+    with answering(body, status=status) as address:
         requests = requests_to(tmp_path, address)
         with pytest.raises(CloudError) as caught:
             await requests.get("disk data cannot be read", "compute.disks.get", "zones/z/disks/data")
         await requests.close()
     assert caught.value.why == f"{address} does not answer as Compute Engine does"
+
+
+async def test_a_list_that_names_the_same_next_page_again_is_refused(tmp_path: Path) -> None:
+    with answering(b'{"items": [], "nextPageToken": "more"}') as address:
+        requests = requests_to(tmp_path, address)
+        with pytest.raises(CloudError, match="does not answer as Compute Engine does"):
+            await requests.ask("disks cannot be listed", "", lambda client: client.items("local/zones/z/disks"))
+        await requests.close()
 
 
 async def test_a_local_pod_that_answers_late_is_not_reported_as_down(

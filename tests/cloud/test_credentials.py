@@ -13,6 +13,7 @@ from tests.sshd import free_port
 from tui.cloud import token
 from tui.cloud.credentials import LOGIN, FoundCredentials, find_credentials
 from tui.errors import CloudError
+from tui.ssh.config.access import TOKEN_COMMAND
 
 pytestmark = [pytest.mark.timing, pytest.mark.py310]
 
@@ -179,9 +180,12 @@ def test_a_token_that_cannot_be_fetched_names_the_permission(monkeypatch: pytest
     assert "roles/iam.serviceAccountTokenCreator" in caught.value.remedy
 
 
-def test_the_command_that_prints_a_token_names_the_missing_login(tmp_path: Path) -> None:
+def test_the_command_that_prints_a_token_names_the_missing_login_and_runs_nothing_from_here(tmp_path: Path) -> None:
+    for name in ("tui.py", "argparse.py"):
+        (tmp_path / name).write_text("raise SystemExit('code of the current directory')\n")
     answer = subprocess.run(
-        [sys.executable, "-m", "tui.cloud.token"],
+        TOKEN_COMMAND,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,

@@ -32,6 +32,7 @@ def test_a_key_is_found_by_its_bytes_and_its_user() -> None:
         ("2026-05-01T00:00:01+0000", True),
         ("2026-05-01T01:00:01+0200", False),
         ("soon", False),
+        ("9999-12-31T23:59:59-0100", False),
     ],
 )
 def test_a_key_that_expires_counts_until_then(when: str, counts: bool) -> None:

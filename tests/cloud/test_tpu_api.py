@@ -12,6 +12,7 @@ from google.auth.credentials import Credentials
 from google.auth.exceptions import RefreshError
 from google.auth.transport.grpc import AuthMetadataPlugin
 from google.auth.transport.requests import Request
+from google.cloud import tpu_v2
 from google.cloud.tpu_v2 import TpuAsyncClient
 from google.cloud.tpu_v2.services.tpu.transports.grpc_asyncio import TpuGrpcAsyncIOTransport
 
@@ -20,6 +21,7 @@ from tests.localpod.api_clients import until
 from tests.localpod.faults import FOREVER
 from tui.cloud.open_inventory import open_inventory
 from tui.cloud.tpu.tpu_api import TpuApi
+from tui.cloud.tpu.tpu_client import TpuConnection
 from tui.errors import CloudError, UsageError
 from tui.pod.creation.slice_request import QueueRequest
 from tui.pod.slice import Slice
@@ -324,3 +326,16 @@ async def test_another_service_that_answers_is_reported_as_such(tmp_path: Path) 
     finally:
         await api.close()
         await server.stop(None)
+
+
+async def test_a_list_that_names_the_same_next_page_again_is_refused(cloud: Cloud, tmp_path: Path) -> None:
+    endpoints = {"tpu": f"127.0.0.1:{cloud.service.grpc_port}"}
+    connection = TpuConnection(Settings(home=tmp_path, project="local", endpoints=endpoints), 5.0)
+    await connection.open()
+
+    async def endless(*_: object) -> tpu_v2.ListNodesResponse:
+        return tpu_v2.ListNodesResponse(next_page_token="more")
+
+    with pytest.raises(CloudError, match="the API names the same next page again"):
+        await connection.pages("slices cannot be listed", endless)
+    await connection.close()

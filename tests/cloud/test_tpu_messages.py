@@ -118,6 +118,7 @@ def test_the_port_of_an_endpoint_is_the_ssh_port_on_a_local_pod_only() -> None:
         ({"accelerator_type": "local-6", "metadata": {"cores-per-worker": "3"}}, 2, 6),
         ({"accelerator_type": "v9x-16"}, 4, None),
         ({"accelerator_type": "local-3", "labels": {"cores-per-worker": "many"}}, 1, None),
+        ({"accelerator_type": "local-3", "metadata": {"cores-per-worker": "9" * 5000}}, 1, None),
         ({"accelerator_config": {"type_": "V4", "topology": "2x2x4"}}, 4, 16),
         ({"accelerator_config": {"type_": "V6E", "topology": "4x4"}}, 4, 16),
     ],
@@ -214,6 +215,12 @@ def test_the_hostname_decides_which_worker_the_keys_belong_to() -> None:
     slice_ = with_guest_attributes(pod_of(3), [of_worker(2), of_worker(0)])
 
     assert [worker.host_keys[:1] for worker in slice_.workers] == [("ssh-ed25519 AAAA0",), (), ("ssh-ed25519 AAAA2",)]
+
+
+def test_a_worker_that_another_machine_claims_to_be_gets_no_key_of_either() -> None:
+    slice_ = with_guest_attributes(pod_of(2), [of_worker(0), of_worker(1), of_worker(0)])
+
+    assert [worker.host_keys[:1] for worker in slice_.workers] == [(), ("ssh-ed25519 AAAA1",)]
 
 
 def test_answers_without_hostnames_count_by_position_only_if_every_worker_answered() -> None:

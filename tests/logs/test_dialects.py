@@ -337,6 +337,16 @@ def test_a_users_pattern_may_read_the_prefix_that_a_launcher_added() -> None:
     assert try_dialects([line], own)[1][0].matched == 1
 
 
+@pytest.mark.parametrize("text", ["", "x", "nan", "1e30", "9" * 19, "9" * 5000])
+@pytest.mark.parametrize("column", ["worker", "core", "device", "epoch", "step"])
+def test_a_line_whose_count_is_none_or_too_large_is_no_sample_of_a_users_pattern(column: str, text: str) -> None:
+    pattern = r"(?P<step>\d) (?P<loss>\d)" if column != "step" else r"\d (?P<loss>\d)"
+    own = user_dialects({"mine": rf"{column}=(?P<{column}>\S*) {pattern}"})
+    demux = Demux(dialects=own)
+    demux.feed(None, f"{column}={text} 1 2\n{column}=3 1 2\n".encode())
+    assert demux.snapshot().samples == 1
+
+
 def test_built_in_dialects_read_lines_without_their_prefix_in_a_trial_too() -> None:
     total, trials = try_dialects([b" 1: Epoch 2/3", b"[rank1]: Epoch 3/3", b"[rank1]: x Epoch 3/3 y"], BUILT_IN)
     assert total == 3

@@ -295,6 +295,10 @@ def test_a_fraction_of_an_epoch_is_not_the_epoch_of_its_first_digit(line: str) -
     assert [(epoch, loss) for epoch, _step, loss in rows_of(line)] == [(None, 0.5)]
 
 
+def test_the_end_of_a_fraction_of_an_epoch_names_no_epoch() -> None:
+    assert rows_of("Finished training epoch 7e-05", "step 10 loss 0.5") == [(None, 10, 0.5)]
+
+
 def test_several_batches_or_epochs_are_no_epoch_with_a_step() -> None:
     assert rows_of("epoch 3 batches 100-200 loss 0.5") == [(3, None, 0.5)]
     assert [step for _epoch, step, _loss in rows_of("epochs 1-5 loss 0.5")] == [None]

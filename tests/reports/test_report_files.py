@@ -70,12 +70,13 @@ class TestPlaces:
         write_report(failed_run(source="out.log:bbbb"), [name], tmp_path, stem="out.log", force=True)
         assert all(source_of_file(path) == "out.log:bbbb" for path in paths)
 
+    @pytest.mark.py310
     @pytest.mark.parametrize("name", FORMATS)
     def test_a_file_that_is_no_report_is_not_replaced(self, name: str, tmp_path: Path) -> None:
         place = write_report(failed_run(), [name], tmp_path, stem="demo-1")[-1].name
         for path in tmp_path.iterdir():
             path.unlink()
-        (tmp_path / place).write_text("my own notes\nof that run\n")
+        (tmp_path / place).write_text("my own notes\0\nof that run\n")
         with pytest.raises(UsageError, match="it is not a report of this run or log"):
             write_report(failed_run(), ["html", name], tmp_path, stem="demo-1")
         assert [path.name for path in tmp_path.iterdir()] == [place], "nothing is written unless every file can be"

@@ -89,7 +89,7 @@ done
 say run $RUN 1 running; say listed"""
 _ITS_RECORD = """echo "$tt_run" >>"$0.shown"
 tt_doc='{"id":"'$tt_run'","slice":"lab","argv":["x"],"workers":[{"index":0,"host_keys":["ssh-ed25519 AAAA"]},
-    {"index":7,"internal_ip":"10.0.0.9","host_keys":["ssh-ed25519 AAAA"]}]}'
+    {"index":7,"internal_ip":"10.0.0.9","host_keys":["ssh-ed25519 AAAA"],"host_key_alias":"tpu.1-0"}]}'
 say json ${#tt_doc}; printf %s "$tt_doc" """
 
 
@@ -125,7 +125,7 @@ def test_of_many_runs_that_a_worker_invents_the_newest_few_are_taken_and_the_oth
     shown = (pod.workers[1].root / "bin" / "sh.shown").read_text().splitlines()
     assert set(shown) == {*invented[:9], invented[250]}
     (beyond,) = (worker for worker in list_runs(settings.runs_home)[0].run.workers if worker.index == 7)
-    assert beyond.host_keys == ()
+    assert (beyond.host_keys, beyond.host_key_alias) == ((), None)
 
 
 async def unchanged(_connections: Connections, slice_: Slice) -> Slice:
@@ -259,3 +259,11 @@ def test_a_stop_answered_with_nonsense_is_confirmed_without_an_exit_code(pod: Po
         (1, True, None),
         (2, True, 143),
     ]
+
+
+def test_of_the_notes_of_a_launch_the_first_hundred_are_recorded(pod: Pod) -> None:
+    flood = "i=0; while [ $i -lt 300 ]; do say note $i; i=$((i + 1)); done; say armed 1 tag=1"
+    with hostile_answers(pod.workers[1], launch=flood):
+        directory = pod.launch("true")
+        over(directory)
+    assert len([event for event in directory.events()[0] if (event.kind, event.worker) == ("note", 1)]) == 100

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -73,3 +76,53 @@ def test_a_child_without_one_of_its_marks_ends_with_its_leader(worker: PipeWorke
     worker.launch(run).through()
     assert ended(worker, run)["exit"] == "3"
     assert not sleeping()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads other users' environments")
+@pytest.mark.parametrize("between", [" /proc/{}/environ ", "x\n==> /proc/{}/environ <==\n"])
+def test_another_users_environment_cannot_name_a_process_to_be_killed(worker: PipeWorker, between: str) -> None:
+    run = a_run("sleep", str(LONG))
+    worker.launch(run).through()
+    neighbour = subprocess.Popen(["sleep", "1000"])
+    mark = f"TPU_TUI_MARK=1/{run.id}/0/"
+    forged = {"A": "x\n" + mark + between.format(neighbour.pid) + mark}
+    other = subprocess.Popen(["sleep", "1000"], env=forged, user=65534)
+    try:
+        assert worker.ask("stop", run, 10, 0)[0][0].word == "stopped"
+        assert neighbour.poll() is None
+    finally:
+        for process in (neighbour, other):
+            process.kill()
+            process.wait()
+
+
+def test_another_programs_command_line_cannot_pass_for_a_supervisor(worker: PipeWorker) -> None:
+    run = a_run("true")
+    forged = f"x\nsh ./worker.sh supervise {run.id} 0 1"
+    with subprocess.Popen(["sleep", "1000", forged]) as other:
+        try:
+            assert worker.ask("stop", run, 10, 0)[0][0].fields == {"never": "1"}
+        finally:
+            other.kill()
+
+
+RENAMED = r"""
+import ctypes, time
+ctypes.CDLL(None).prctl(15, b"a) S 1 9 4242 \n", 0, 0, 0)  # PR_SET_NAME
+print(flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.bash
+def test_a_process_cannot_pretend_another_session_by_its_name(worker: PipeWorker) -> None:
+    prelude = files("tui.ssh.exec").joinpath("script_prelude.sh").read_text()
+    with subprocess.Popen([sys.executable, "-c", RENAMED], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            other.stdout.readline()
+            script = f"tt_root=/; {prelude}\nlook {other.pid}; echo $tt_session"
+            printed = subprocess.check_output([f"{worker.path}/sh", "-c", script], env={"PATH": worker.path})
+            assert int(printed) == os.getsid(other.pid)
+        finally:
+            other.kill()

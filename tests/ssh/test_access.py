@@ -133,3 +133,11 @@ def test_backoff_waits_grow_stay_bounded_and_differ() -> None:
     assert waits[0] <= 0.5
     assert waits[-1] >= 15
     assert waits != list(islice(backoff(rng=random.Random(2)), 12))
+
+
+@pytest.mark.parametrize("name", ["-oProxyCommand=id", "$(id)", "a b", "a\nb", "`id`", "a;id", "*,a"])
+@pytest.mark.parametrize("field", ["external_ip", "user", "host_key_alias"])
+async def test_a_name_that_ssh_or_a_shell_would_obey_is_refused(field: str, name: str) -> None:
+    worker = replace(Worker(0, external_ip="192.0.2.1"), **{field: name})
+    with pytest.raises(SshError, match="not a valid name"):
+        await login_to(worker, Access())

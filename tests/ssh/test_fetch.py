@@ -334,6 +334,14 @@ def test_a_directory_that_cannot_be_locked_is_used_all_the_same(
         assert (tmp_path / os.fsdecode(STAGING)).is_dir()
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a directory away needs root")
+def test_a_staging_directory_of_another_user_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(STAGING)).mkdir()
+    os.chown(tmp_path / os.fsdecode(STAGING), 65534, 65534)
+    with pytest.raises(UsageError, match="belongs to another user"):
+        Destination(tmp_path)
+
+
 async def test_two_fetches_into_one_directory_do_not_mix(sshd: Start, tmp_path: Path) -> None:
     with Destination(tmp_path), pytest.raises(UsageError, match="another fetch"):
         await _answers([sshd()], ["out"], tmp_path)

@@ -12,6 +12,7 @@ import pytest
 import tui
 from tests.sshd import OpensshWorker
 from tui.ssh.exec.script_protocol import (
+    MOST_ANSWERS_BYTES,
     Answer,
     Call,
     ScriptNotRunError,
@@ -58,6 +59,12 @@ async def test_start_up_files_are_read_once_for_a_call_whose_time_is_limited(ssh
 def test_the_answer_of_another_call_is_ignored() -> None:
     assert parse_line("n", b"@m one\n") is None
     assert parse_line("n", b"n one\n") is None
+
+
+def test_of_answers_without_end_the_first_few_megabytes_are_read() -> None:
+    line = b"@0123456789abcdef %s\n" % (b"x" * 60_000)
+    answers = parse_answers("0123456789abcdef", line * 200)
+    assert sum(len(answer.word) for answer in answers) <= MOST_ANSWERS_BYTES
 
 
 def test_the_script_that_a_shell_echoes_is_not_quoted() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import subprocess
@@ -312,6 +313,43 @@ def test_a_nested_repository_is_read_by_its_own_rules(tmp_path: Path) -> None:
     (inner / "out").write_text("x")
     (inner / ".gitignore").write_text("out\n")
     assert _paths(tmp_path) == {b"inner/code.py", b"inner/.gitignore"}
+
+
+@pytest.mark.parametrize("name", [b"../keys/id", b"/.../keys/id", b"..", b".git/config", b"link/id"])
+def test_no_path_that_a_repository_claims_to_have_leads_out_of_it(tmp_path: Path, name: bytes) -> None:
+    root, keys = tmp_path / "code", tmp_path / "keys"
+    name = name.replace(b"/...", os.fsencode(tmp_path))
+    honest = "x" * len(name)
+    for path in (keys / "id", root / honest, root / "train.py"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("private")
+    _git(root, "init", "-q")
+    _git(root, "add", ".")
+    index = (root / ".git/index").read_bytes()[:-20].replace(honest.encode(), name)
+    (root / ".git/index").write_bytes(index + hashlib.sha1(index).digest())
+    (root / honest).unlink()
+    (root / "link").symlink_to(keys)
+    assert _paths(root) == {b"train.py", b"link"}
+
+
+def test_no_program_that_a_repository_names_is_run(tmp_path: Path) -> None:
+    for path in (tmp_path / "away/x", tmp_path / "here/y"):
+        path.parent.mkdir()
+        path.write_text("x")
+    _git(tmp_path, "init", "-q")
+    _git(tmp_path, "add", ".")
+    _git(tmp_path, "commit", "-qm", "x")
+    _git(tmp_path, "sparse-checkout", "init", "--cone", "--sparse-index")
+    _git(tmp_path, "sparse-checkout", "set", "here")
+    tree = subprocess.check_output(["git", "-C", str(tmp_path), "rev-parse", "HEAD:away"], text=True).strip()
+    (tmp_path / ".git/objects" / tree[:2] / tree[2:]).unlink()
+    config = {"url": str(tmp_path), "promisor": "true", "uploadpack": f"touch {tmp_path}/ran; false"}
+    options = {"core.repositoryformatversion": "1", "extensions.partialClone": "origin"}
+    options |= {f"remote.origin.{name}": value for name, value in config.items()}
+    for name, value in (options | {"core.fsmonitor": f"touch {tmp_path}/ran"}).items():
+        _git(tmp_path, "config", name, value)
+    assert _paths(tmp_path) == {b"here/y"}
+    assert not (tmp_path / "ran").exists()
 
 
 def test_without_git_caches_and_virtual_environments_are_left_out(tmp_path: Path) -> None:

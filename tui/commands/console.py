@@ -11,6 +11,8 @@ from tui.errors import UsageError
 
 BROWSER_DRIVER = "TEXTUAL_DRIVER"
 """The variable that textual-serve sets for the consoles it starts."""
+_MOST_SIZE_DIGITS = 4
+"""Of the variables with the terminal's size, which Rich believes rather than the terminal."""
 
 
 def require_terminal() -> None:
@@ -23,6 +25,9 @@ def require_terminal() -> None:
         raise UsageError("the console needs a terminal", why=why, remedy=remedy)
     if os.environ.get("TERM") == "dumb":
         raise UsageError("this terminal cannot show the console", why="TERM is dumb", remedy=remedy)
+    for name in ("COLUMNS", "LINES"):
+        if (size := os.environ.get(name, "")).isdigit() and len(size) > _MOST_SIZE_DIGITS:
+            raise UsageError("the console would be too large", why=f"{name} is {size:.20}", remedy=f"unset {name}")
 
 
 def open_console(flags: Mapping[str, Any], **extra: Any) -> int:

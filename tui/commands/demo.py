@@ -10,7 +10,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.run import REHEARSAL_MODULE
+from tui.procs.python_env import module_command
 from tui.settings import LOCAL_PROFILE
 from tui.text.printable import format_count
 
@@ -85,7 +85,7 @@ def _require_trainer() -> None:
 @contextlib.contextmanager
 def local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
     """Run `local up` in a process of its own, so that a busy pod never slows the console; yield its announcement."""
-    command = [sys.executable, "-m", "tui.cli", "local", "up", "--json", "--with-parent"]
+    command = [*module_command("tui.cli"), "local", "up", "--json", "--with-parent"]
     process = subprocess.Popen(
         [*command, "--workers", str(workers), "--cores", str(cores)],
         stdin=subprocess.PIPE,
@@ -124,7 +124,7 @@ def _announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 def make_shards(pod: Mapping[str, Any], cores: int, out: Output) -> None:
     """Generate the demo's images and upload their shards to the pod's bucket. Raises TpuTuiError on failure."""
     out.note("Generating images and writing their shards to the pod's bucket …")
-    command = [sys.executable, "-m", "trainer.shards", *shard_arguments(pod, cores)]
+    command = [*module_command("trainer.shards"), *shard_arguments(pod, cores)]
     result = subprocess.run(
         command, env={**os.environ, "STORAGE_EMULATOR_HOST": pod["storage"]}, stdout=subprocess.DEVNULL, check=False
     )

@@ -7,7 +7,6 @@ import importlib.util
 import os
 import shlex
 import socket
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
 from tui.pod.worker import MOST_PORT
+from tui.procs.python_env import module_command
 from tui.text.numbers import parse_integer
 
 LOOPBACK = "127.0.0.1"
@@ -68,7 +68,7 @@ def serve_console(args: argparse.Namespace, flags: Mapping[str, Any], out: Outpu
             "Ctrl-C stops serving; runs continue."
         )
 
-    command = shlex.join([sys.executable, "-m", "tui.cli", *words_of(flags)])
+    command = shlex.join([*module_command("tui.cli"), *words_of(flags)])
     log = shlex.quote(str(_error_log(settings.home)))
     run_server(f"exec {command} 2>>{log}", listening, access, announce)
     return 0

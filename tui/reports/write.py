@@ -129,7 +129,7 @@ def source_of_file(path: Path) -> str | None:
 
 def _source_of_table(text: str) -> str | None:
     """Return the source in the first row of a table; None where it has no rows."""
-    table = csv.DictReader(text.splitlines())
+    table = csv.DictReader(text.replace("\0", "").splitlines())  # Python 3.10 reads no NUL
     if REPORT_OF not in (table.fieldnames or ()):
         return ""
     first = next(table, None)

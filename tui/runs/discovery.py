@@ -174,8 +174,11 @@ async def _describe(
         except TpuTuiError as error:
             problem = error
             continue
-        # A record on a worker vouches for no other machine.
-        workers = tuple(fleet.workers.get(worker.index, replace(worker, host_keys=())) for worker in record.workers)
+        # A record on a worker vouches for no other machine, under whatever name.
+        workers = tuple(
+            fleet.workers.get(worker.index, replace(worker, host_keys=(), host_key_alias=None))
+            for worker in record.workers
+        )
         run = replace(record, workers=workers, run_root=run_root)
         attempt = parse_attempt(status, record) if status is not None else 0
         stopped = status is not None and status.has("stopped")

@@ -113,6 +113,11 @@ NO_ADDRESS = Cause(
     "it has no address: the slice lists none for it",
     "see `tpu-tui workers`; a slice that is being created gets its addresses last",
 )
+UNSAFE_NAME = Cause(
+    Reason.NAME,
+    "its host, account or host key alias is not a valid name: {host}",
+    "see `tpu-tui workers`, or run.json of the run: someone may have made that name up to do harm",
+)
 NAME_UNRESOLVED = Cause(
     Reason.NAME, "its name does not resolve: {host}", "check the address, and DNS on this machine"
 )

@@ -58,6 +58,7 @@ class ComputeClient:
     def pages(self, path: str, *, verb: str = "GET", **query: str) -> list[dict[str, Any]]:
         """Return the pages of a list; it is read again from its beginning if a page token expires."""
         from google.api_core.exceptions import BadRequest
+        from requests.exceptions import InvalidJSONError
 
         pages: list[dict[str, Any]] = []
         token, restarts = "", 0
@@ -69,7 +70,9 @@ class ComputeClient:
                     raise
                 pages, token, restarts = [], "", restarts + 1
                 continue
-            token = pages[-1].get("nextPageToken", "")
+            before, token = token, pages[-1].get("nextPageToken", "")
+            if token and (token == before or not isinstance(token, str)):
+                raise InvalidJSONError(f"{path} has no next page that it names")
         return pages
 
     def _send(
@@ -93,12 +96,11 @@ class ComputeClient:
     def _send_once(
         self, verb: str, url: str, query: dict[str, str], body: Mapping[str, Any] | None, timeout_s: float
     ) -> dict[str, Any]:
-        from google.api_core.exceptions import from_http_response
         from requests.exceptions import InvalidJSONError
 
         answer = self._session.request(verb, url, params=query, json=body, timeout=timeout_s)
         if not answer.ok:
-            error = from_http_response(answer)  # type: ignore[no-untyped-call]
+            error = refusal(answer)
             error.message = error.message.removeprefix(f"{verb} {answer.request.url}: ")
             raise error
         document = answer.json()
@@ -149,6 +151,17 @@ def _is_passing(error: Exception) -> bool:
     if isinstance(error, Forbidden):
         return any(detail.get("reason") in _RATE_LIMITS for detail in error.errors if isinstance(detail, dict))
     return bool(if_transient_error(error))
+
+
+def refusal(answer: Any) -> Any:
+    """Return the GoogleAPICallError of an answer. Raises RequestException for another form, e.g. a proxy's."""
+    from google.api_core.exceptions import from_http_response
+    from requests.exceptions import InvalidJSONError
+
+    try:
+        return from_http_response(answer)  # type: ignore[no-untyped-call]
+    except (AttributeError, TypeError):
+        raise InvalidJSONError(f"{answer.url} refuses with status {answer.status_code}") from None
 
 
 def open_session(endpoint: str, token: str | None) -> tuple[Any, str | None]:

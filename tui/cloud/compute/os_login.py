@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tui.cloud.api_errors import ApiRequest, explain
-from tui.cloud.compute.compute_client import open_session
+from tui.cloud.compute.compute_client import open_session, refusal
 from tui.errors import CloudError, UsageError
 from tui.settings import Settings
 from tui.text.numbers import parse_integer
@@ -84,7 +84,7 @@ class OsLoginClient:
         )
 
     def _send(self, what: str, verb: str, path: str, body: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-        from google.api_core.exceptions import GoogleAPICallError, from_http_response
+        from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
 
@@ -94,7 +94,7 @@ class OsLoginClient:
             query = {"projectId": self.project}
             answer = self._session.request(verb, url, params=query, json=body, timeout=TIMEOUT_S)
             if not answer.ok:
-                raise from_http_response(answer)  # type: ignore[no-untyped-call]
+                raise refusal(answer)
             document = answer.json()
         except (GoogleAPICallError, GoogleAuthError) as error:
             raise explain(error, request) from error

@@ -83,5 +83,5 @@ def _expiry(text: str) -> datetime | None:
     try:
         expiry = parse_json(text)["expireOn"]
         return datetime.strptime(expiry, "%Y-%m-%dT%H:%M:%S%z").astimezone(timezone.utc)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return datetime.min.replace(tzinfo=timezone.utc)

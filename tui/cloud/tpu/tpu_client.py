@@ -134,6 +134,8 @@ class ApiConnection(Generic[Client]):
                     raise
                 pages, token, restarts = [], "", restarts - 1
                 continue
+            if token and page.next_page_token == token:
+                raise CloudError(what, why="the API names the same next page again", remedy="try again")
             pages.append(page)
             token = page.next_page_token
         return pages

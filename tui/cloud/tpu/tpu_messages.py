@@ -18,6 +18,7 @@ from tui.pod.api_paths import last_part
 from tui.pod.creation.queued_request import QueuedRequest
 from tui.pod.slice import CORES_PER_WORKER, OS_LOGIN, Slice, Symptom
 from tui.pod.worker import SSH_PORT, Worker
+from tui.text.numbers import parse_integer
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
@@ -163,10 +164,10 @@ def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttribute
 
     An answer belongs to the worker in its hostname (`t1v-n-…-w-3`). Without a number there, its place in the list
     counts, if every worker answered: otherwise a worker could get its neighbour's key. Machines may publish any text:
-    what is not a hostname is ignored.
+    what is not a hostname is ignored, and a worker that several machines claim to be gets nothing from them.
     """
     by_place = len(answers) == len(slice_.workers)
-    workers = list(slice_.workers)
+    workers, claimed = list(slice_.workers), set[int]()
     for place, answer in enumerate(answers):
         items = [(item.namespace, item.key, item.value.strip()) for item in answer.query_value.items]
         published = next((value for space, key, value in items if (space, key) == ("deviceInfo", "hostname")), "")
@@ -175,7 +176,11 @@ def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttribute
         index = int(number) if number else place if by_place else None
         if index is None or index >= len(workers):
             continue
-        worker = workers[index]
+        worker = slice_.workers[index]
+        if index in claimed:
+            workers[index] = worker
+            continue
+        claimed.add(index)
         machine = f"projects/{slice_.project}/zones/{slice_.zone}/instances/{hostname}" if hostname else None
         workers[index] = replace(
             worker,
@@ -241,7 +246,8 @@ def _cores(node: tpu_v2.Node, kind: str | None, workers: int) -> int | None:
     if parsed is not None:
         return parsed.devices
     label = node.labels.get(CORES_PER_WORKER) or node.metadata.get(CORES_PER_WORKER) or ""
-    return int(label) * workers if label.isascii() and label.isdecimal() and workers else None
+    cores = parse_integer(label)
+    return None if cores is None or not workers else cores * workers
 
 
 def _network(node: tpu_v2.Node) -> str | None:

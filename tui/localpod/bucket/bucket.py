@@ -11,7 +11,6 @@ import platform
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from aiohttp import ClientError, ClientSession
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.localpod.api.authentication import make_token
+from tui.procs.python_env import module_command
 
 DEFAULT_NAME = "tpu-tui-local"
 DEFAULT_LOCATION = "LOCAL"
@@ -106,9 +106,7 @@ class Bucket:
     async def _launch(self, listener: socket.socket, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
         with (self._directory / "bucket.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "tui.localpod.bucket.bucket_proxy",
+                *module_command("tui.localpod.bucket.bucket_proxy"),
                 str(listener.fileno()),
                 env=dict(environment),
                 pass_fds=[listener.fileno()],

@@ -10,7 +10,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +22,7 @@ from tui.localpod.cleanup.guardian_client import GuardianClient
 from tui.localpod.cleanup.process_sweep import POD_SERIAL
 from tui.localpod.host.host_spec import HostSpec, write_login_keys, write_startup_script
 from tui.localpod.host.loopback_addresses import Net, free_net
+from tui.procs.python_env import module_command
 
 READY_TIMEOUT_S = 30.0
 CORES_PER_CHIP = 2
@@ -72,9 +72,7 @@ class Machines:
         control, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with child_end, (self._directory / "hosts.log").open("ab") as log:
             self._fork_server = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "tui.localpod.host.fork_server",
+                *module_command("tui.localpod.host.fork_server"),
                 str(child_end.fileno()),
                 self._pod,
                 env=environment,

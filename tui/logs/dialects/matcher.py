@@ -26,6 +26,7 @@ _NAN = float("nan")
 
 _MOST_COUNTED = 1e15
 """The largest step that a run can reach: `2.5e+88` is no step."""
+_MOST_DIGITS = 15
 
 _FIGURES: Mapping[str, Callable[[str], Any]] = {
     "epoch": int,
@@ -191,13 +192,13 @@ class Matcher:
             loss, rate, global_rate = _number(get("loss")), rate_of(values), _number(get("global_rate"))
             core, device = _count(get("core")), _count(get("device"))
             epoch, step = _count(get("epoch")), _count(get("step"))
+            if "worker" in values and stream.slot is None:
+                slot = self._state.slot_for(_count(values["worker"]), None)
         except (ValueError, OverflowError):
             return
         has_loss = "loss" in values
         if has_loss and loss == dialect.ignored_loss:
             has_loss, loss = False, _NAN
-        if "worker" in values and stream.slot is None:
-            slot = self._state.slot_for(_count(values["worker"]), None)
         if dialect.role.has_epoch_above:
             epoch = self._stage.epoch_of(slot)
         elif epoch == UNKNOWN and step != UNKNOWN:
@@ -240,6 +241,8 @@ class Matcher:
             self._state.facts["replica_accuracy"] = _number(values["accuracy"])
 
     def _record_epoch(self, dialect: Dialect, raw: Mapping[str, bytes], slot: int) -> None:
+        if "epoch" not in raw:  # it is a fraction
+            return
         figures = {name: _FIGURES.get(name, float)(value.decode()) for name, value in raw.items()}
         epoch = figures.pop("epoch")
         self._state.queue.flush()
@@ -272,7 +275,7 @@ def _number(text: bytes | None) -> float:
 def _count(text: bytes | None) -> int:
     if text is None:
         return UNKNOWN
-    if text.isdigit():
+    if text.isdigit() and len(text) <= _MOST_DIGITS:
         return int(text)
     count = _number(text)
     if count > _MOST_COUNTED:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import asyncssh
 
 _MAX_LINE_BYTES = 64 * 1024
+_MOST_ANSWERS = 10_000
+"""Of a check, which has some dozens: a worker may answer without end."""
+_MOST_NOTES = 100
 _LAST_OUTPUT_S = 2.0
 """Seconds to wait for the standard error of a session that ended."""
 
@@ -81,6 +84,8 @@ class WorkerSession:
         async def read_answers() -> None:
             while not answers or answers[-1].word != END:
                 answers.append(await self._next(SILENT))
+                if len(answers) > _MOST_ANSWERS:
+                    raise WorkerError(SILENT, worker=self.worker.index, why="it answers without end")
 
         try:
             await within(read_answers(), ASK_TIMEOUT_S)
@@ -130,7 +135,7 @@ class WorkerSession:
                 return answer
             if answer.word == "refused":
                 raise refusal_error(self.worker, answer)
-            if answer.word == "note":
+            if answer.word == "note" and len(self.notes) < _MOST_NOTES:
                 self.notes.append(answer.text)
             if answer.word in ("disarmed", "aborted"):
                 self._decided = answer.word

@@ -110,12 +110,24 @@ add_unmarked() {
 
 # Add the processes in tt_which whose mark begins with $1, a pattern.
 add_marked() {
+  tt_pattern="^TPU_TUI_MARK=$1"
   files_of environ
-  by_process add_by_mark "$(head -v -c 2097152 $tt_files 2>/dev/null | LC_ALL=C tr '\0\t\\' '\n _' |
-    pick "^==> /proc/[0-9]*/environ <==\$\\|^TPU_TUI_MARK=$1")"
+  by_process add_by_mark "$(head -v -c 2097152 $tt_files 2>/dev/null | lines_of_strings |
+    pick "^==> /proc/[0-9]*/environ <==\$\\|$tt_pattern")"
 }
 
-add_by_mark() { case $1 in TPU_TUI_MARK=*) add_member "$tt_p" ;; esac; }
+# Check the process's own environment: one of another user may contain what looks like that of any process.
+add_by_mark() {
+  case "$1 $tt_members " in
+    *" $tt_p "*) ;;
+    TPU_TUI_MARK=*) [ -z "$(marks_of "$tt_p" | pick "$tt_pattern")" ] || add_member "$tt_p" ;;
+  esac
+}
+
+# Print strings that end with NUL as lines that `pick` can search.
+lines_of_strings() { LC_ALL=C tr '\0\t\\' '\n _'; }
+
+marks_of() { lines_of_strings 2>/dev/null <"/proc/$1/environ" | pick '^TPU_TUI_MARK='; }
 
 # Print the processes in tt_which that have the pipe to the logger open, except the supervisor's own and those older than
 # the leader, e.g. a service manager that was handed the pipe.
@@ -244,19 +256,22 @@ write_card() {
   } >card
 }
 
-# Set tt_supervisors to the supervisors' processes of a run and a worker (patterns $1, $2).
+# Set tt_supervisors to this user's supervisor processes of a run and a worker (patterns $1, $2).
 supervisors() {
   tt_supervisors=
   by_process add_supervisor "$(head -v -c 4096 /proc/[0-9]*/cmdline 2>/dev/null | LC_ALL=C tr '\0\t\\' ' __' |
     pick "^==> /proc/[0-9]*/cmdline <==\$\\|^sh \\./worker\\.sh supervise $1 $2 ")"
 }
 
-add_supervisor() { [ "$1" != supervise ] || tt_supervisors="$tt_supervisors $tt_p"; }
+# Check the process's own command line: that of another one may contain what looks like it.
+add_supervisor() {
+  [ "$1" = supervise ] && [ -O "/proc/$tt_p" ] || return 0
+  case $(command_of "$tt_p") in 'sh ./worker.sh supervise '*) tt_supervisors="$tt_supervisors $tt_p" ;; esac
+}
 
-# Read the card of a supervisor's process $1 into tt_sup and tt_its_NAME. Fails for an earlier version, which has none, and
-# for another user's process, which is not trusted.
+# Read the card of a supervisor's process $1 into tt_sup and tt_its_NAME. Fails for an earlier version, which has none.
 read_card() {
-  [ -O "/proc/$1" ] && [ -f "/proc/$1/fd/4" ] && [ -f "/proc/$1/fd/8" ] || return 1
+  [ -f "/proc/$1/fd/4" ] && [ -f "/proc/$1/fd/8" ] || return 1
   {
     IFS=' ' read -r tt_sup tt_its_tag tt_its_attempt tt_its_boot tt_its_place tt_its_oom tt_its_run tt_its_worker
     IFS= read -r tt_its_root
@@ -387,7 +402,7 @@ refuse_beside_others() {
   add_marked "[0-9]*/[^/]*/[^/]*/${tt_mark#*/*/*/}\$"
   for tt_p in $tt_members; do
     [ -O "/proc/$tt_p" ] || continue
-    tt_o=$(LC_ALL=C tr '\0\t\\' '\n _' <"/proc/$tt_p/environ" 2>/dev/null | pick '^TPU_TUI_MARK=' | cut -d/ -f2)
+    tt_o=$(marks_of "$tt_p" | cut -d/ -f2)
     refuse "busy run ${tt_o:-?} pid $tt_p command $(command_of "$tt_p")"
   done
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import sys
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tui.errors import TpuTuiError
 from tui.pod.worker import SSH_PORT, Worker
+from tui.procs.python_env import module_command
 from tui.ssh.config.openssh_config import read_config
-from tui.ssh.errors import NO_ADDRESS
+from tui.ssh.errors import NO_ADDRESS, UNSAFE_NAME
 
 if TYPE_CHECKING:
     from tui.settings import Settings
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 GOOGLE_KEY = "google_compute_engine"
 GOOGLE_KNOWN_HOSTS = "google_compute_known_hosts"
 DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa", "id_ed25519_sk", "id_ecdsa_sk")
-TOKEN_COMMAND = (sys.executable, "-m", "tui.cloud.token")
+TOKEN_COMMAND = module_command("tui.cloud.token")
 """The command that prints an access token of the application default credentials."""
 STRICT = "strict"
 ACCEPT_NEW = "accept-new"
+_HOST = re.compile(r"(?!-)[\w.:%-]+")
+_ACCOUNT = re.compile(r"(?!-)[\w.@+$-]+")
 THRESHOLD_NAMES = ("connect_timeout", "login_timeout", "keepalive", "keepalive_count", "handshakes", "sessions")
 
 
@@ -197,10 +200,17 @@ async def login_for(
 
 
 async def login_to(worker: Worker, access: Access) -> Login:
-    """Return the login for this worker. Raises SshError when it has no address."""
+    """Return the login for this worker. Raises SshError when it has no address, or an unsafe name.
+
+    An API or a record of a run names hosts, accounts and aliases. They become arguments of ssh, words of the user's
+    ProxyCommand and lines of known-hosts files, so ssh(1) too refuses names with other characters.
+    """
     host = address_of(worker, access.route)
     if host is None:
         raise NO_ADDRESS.error(worker.index)
+    for name, form in ((host, _HOST), (worker.host_key_alias, _HOST), (worker.user, _ACCOUNT)):
+        if name and not form.fullmatch(name):
+            raise UNSAFE_NAME.error(worker.index, host=name)
     port = access.port or (worker.port if worker.port != SSH_PORT else None)
     return await login_for(host, port, worker.user or access.user, access, alias=worker.host_key_alias)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import shlex
-import sys
 from pathlib import Path
 
 from tui.pod.worker import Worker
+from tui.procs.python_env import module_command
 from tui.settings.home import make_private, replace_file
 from tui.ssh.config.access import Access, address_of, login_to
 from tui.ssh.errors import IAP_UNNAMED
@@ -50,7 +50,7 @@ async def shell_command(worker: Worker, access: Access) -> list[str]:
 def _iap_command(worker: Worker, port: int, access: Access) -> str:
     if not worker.instance:
         raise IAP_UNNAMED.error(worker.index)
-    command = [sys.executable, "-m", IAP_PIPE, worker.instance, str(port), str(worker.index), access.iap_url or ""]
+    command = [*module_command(IAP_PIPE), worker.instance, str(port), str(worker.index), access.iap_url or ""]
     return shlex.join([*command, "--", *access.token_command]).replace("%", "%%")
 
 

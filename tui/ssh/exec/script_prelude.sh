@@ -12,11 +12,12 @@ esac
 # Answers are lines that begin with @NONCE; anything else is the output of some start-up file.
 say() { printf '@%s %s\n' "$tt_nonce" "$*"; }
 
-# State, group, session and start time of process $1, from the end of its stat line (its name may hold anything).
+# State, group, session and start time of process $1, from the end of its stat line. Its name, of at most 15 bytes, may
+# hold anything; the first line is short if it holds a newline.
 look() {
   tt_stat=
   { IFS= read -r tt_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
-  case $tt_stat in *') '*) ;; *) tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1 ;; esac
+  [ "${#tt_stat}" -gt 60 ] || tt_stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
   tt_stat=${tt_stat##*') '}
   tt_state=${tt_stat%% *}
   set -f; set -- $tt_stat; set +f

@@ -77,6 +77,10 @@ class Destination:
         except OSError as error:
             why = error.strerror or str(error)
             raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to") from error
+        if os.fstat(self._staging).st_uid != os.geteuid():
+            self._close()
+            why = f"{STAGING.decode()} in it belongs to another user, who could replace files while they arrive"
+            raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to")
         try:
             fcntl.flock(self._staging, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -9,6 +9,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tui.errors import UsageError
@@ -25,6 +26,8 @@ _CACHE_TAG = "CACHEDIR.TAG"
 """The mark of a cache directory (Cache Directory Tagging Specification)."""
 _VENV_MARK = "pyvenv.cfg"
 """The mark of a virtual environment, which works only at its own path."""
+_OUTSIDE = frozenset({"/", "..", ".git"})
+"""Components of paths that git itself never adds to an index."""
 _BLOCK = 1 << 20
 HASH_DIGITS = 40
 
@@ -95,10 +98,11 @@ def _git_listed(root: Path) -> list[Path] | None:
     git = shutil.which("git")
     if git is None:
         return None
-    # A repository may belong to another user (a mounted home): reading its index is harmless, running its
-    # file system monitor is not.
+    # A repository may be another user's, or downloaded: reading its index is harmless, running the programs that it
+    # names is not. They are its file system monitor, and those that fetch objects which a partial clone lacks.
     command = [git, "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "ls-files", "-z"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment.update(GIT_ALLOW_PROTOCOL="", GIT_NO_LAZY_FETCH="1")  # the latter since git 2.45
     process = subprocess.run(
         [*command, "--cached", "--others", "--exclude-standard"],
         cwd=root,
@@ -106,7 +110,14 @@ def _git_listed(root: Path) -> list[Path] | None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
     )
-    paths = [Path(os.fsdecode(path)) for path in process.stdout.split(b"\0") if path]
+
+    @cache
+    def is_inside(folder: Path) -> bool:
+        return os.path.realpath(root / folder) == str(root / folder)
+
+    listed = [Path(os.fsdecode(path)) for path in process.stdout.split(b"\0") if path]
+    # A crafted index may hold any path, also one that leads to the user's other files.
+    paths = [path for path in listed if _OUTSIDE.isdisjoint(path.parts) and is_inside(path.parent)]
     return paths if process.returncode == 0 and paths else None
 
 
