@@ -136,14 +136,13 @@ class PodScreen(MainScreen):
         before, self._slices = self.chosen_slice(), {slice_.path: slice_ for slice_ in slices}
         table = self._tables["slices"]
         is_empty = not slices and bool(reading.at is not None or reading.problems)
+        if is_empty or self.has_class(EMPTY):
+            self.query_one(TabBar).choose("slices")
         self.set_class(is_empty, EMPTY)
         if is_empty:
-            scope, can_create = self.console.operator.slices.where, not self.console.read_only
-            has_hosts = self.console.operator.settings.hosts is not None
-            is_known = not reading.problems
-            table.set_empty(
-                tables.explain_no_slices(scope, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
-            )
+            scope, has_hosts = self.console.operator.slices.where, self.console.operator.settings.hosts is not None
+            known, create = not reading.problems, not self.console.read_only
+            table.set_empty(tables.explain_no_slices(scope, is_known=known, has_hosts=has_hosts, can_create=create))
         table.show([tables.make_slice_row(slice_) for slice_ in slices])
         chosen = self.chosen_slice()
         if chosen is not None and (before is None or machines_of(before) != machines_of(chosen)):
