@@ -49,8 +49,8 @@ COLUMNS = (
 )
 _LONGEST_CLOCK = 24
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
-UNSEEN = Cell("? no link", "warn")
-"""The state of a core on a worker without a connection: its figures are frozen."""
+UNSEEN = Cell("? frozen", "warn")
+"""The state of a core whose worker's log does not arrive: its figures are frozen."""
 LAUNCHING = Cell("· launching", "dim")
 """The state of a core during a launch: its figures belong to the attempt before."""
 READING = Cell("… reading", "dim")
