@@ -75,10 +75,10 @@ def _stragglers(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int |
         key=lambda finding: finding.share or 0.0,
         default=None,
     )
-    if slowest is None or (slowest.share is None and slowest.worker is None):
+    if slowest is None or (slowest.share is None and (slowest.worker is None or len(cores) > 1)):
         return _named("straggler", cores)
     text = straggler_in_short(slowest)
-    return f"straggler: {text}" if len(cores) == 1 else f"{_named('straggler', cores)}; {text}"
+    return f"straggler: {text}" if len(cores) == 1 else f"{_named('straggler', cores)}; slowest: {text}"
 
 
 def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> tuple[int | None, ...]:
