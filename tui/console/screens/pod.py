@@ -78,6 +78,7 @@ class PodScreen(MainScreen):
         """Whether the user opened the checks of this slice: they are listed even if all have passed."""
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
+        self._tab_bar = TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
         self._tables = {
             "slices": RowTable(tables.SLICE_COLUMNS, empty="Listing slices…", id="slices"),
             "workers": RowTable(tables.WORKER_COLUMNS, empty="No slice selected", id="workers"),
@@ -92,7 +93,7 @@ class PodScreen(MainScreen):
         """Lay out the runs, and above them three panes: beside or above one another, or behind tabs, by size."""
         apply_breakpoints(self)
         yield self._headline
-        yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
+        yield self._tab_bar
         with Horizontal(id="upper"):
             yield self._slices_and_workers
             yield self._panes["checks"]
@@ -137,7 +138,7 @@ class PodScreen(MainScreen):
         table = self._tables["slices"]
         is_empty = not slices and bool(reading.at is not None or reading.problems)
         if is_empty or self.has_class(EMPTY):
-            self.query_one(TabBar).choose("slices")
+            self._tab_bar.choose("slices")
         self.set_class(is_empty, EMPTY)
         if is_empty:
             scope, has_hosts = self.console.operator.slices.where, self.console.operator.settings.hosts is not None
@@ -259,7 +260,7 @@ class PodScreen(MainScreen):
         """Focus a pane; on a narrow screen, bring it up."""
         self._list_checks(name == "checks")
         if name in UPPER_PANES:
-            self.query_one(TabBar).choose(name)
+            self._tab_bar.choose(name)
             self._show_upper(name)
         if self._panes[name].display:
             self.set_focus(self._tables[name])
@@ -295,7 +296,7 @@ class PodScreen(MainScreen):
         self._list_checks(True)
         self.console.perform(intents.CheckRequested(self.chosen_slice()))
         self._show_upper("checks")
-        self.query_one(TabBar).choose("checks")
+        self._tab_bar.choose("checks")
         if self.has_class(NARROW) and any(self._tables[name].has_focus for name in UPPER_PANES):
             self.set_focus(self._tables["checks"])
 
