@@ -154,6 +154,7 @@ async def test_an_api_that_is_down_is_reported_with_the_time_of_the_attempts(clo
     (problem,) = listing.problems
     assert isinstance(problem, CloudError)
     assert f"127.0.0.1:{cloud.service.grpc_port} is down or cannot be reached (tried for" in problem.why
+    assert problem.why.endswith(" s): Connection refused")
     assert "tpu-tui local up" in problem.remedy
     with pytest.raises(CloudError, match="slice pod cannot be read"):
         await cloud.connect(patience=0.4).get("pod", "local-a")

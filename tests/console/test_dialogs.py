@@ -141,6 +141,17 @@ async def test_invalid_fields_are_reported_in_the_launch_dialog(
         assert app.screen.query_one("#launch", Button).disabled
 
 
+async def test_the_field_that_is_wrong_stays_in_view_when_the_preview_takes_its_room(operator: StageOperator) -> None:
+    async with opened_pod(operator, SMALL, default_command=("true",)) as (app, pilot):
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, LaunchDialog) and app.screen.query_one("#fields").size)
+        fields, field = app.screen.query_one("#fields"), app.screen.query_one("#restarts", Input)
+        before, field.value = fields.size.height, "often"
+        field.focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: fields.size.height < before and fields.region.contains_region(field.region))
+
+
 async def test_stopping_asks_first_and_then_shows_each_workers_answer(operator: StageOperator) -> None:
     directory = running(operator)
     operator.answers = [Answered(0, True, 143), Answered(2, False, None, "no answer within 120 s")]
@@ -152,6 +163,7 @@ async def test_stopping_asks_first_and_then_shows_each_workers_answer(operator: 
         assert operator.stopped == []
         await pilot.press("y")
         await until(pilot, lambda: shown(table(app, "answers")).count("saving…") == 4)
+        assert app.screen.query_one("#leave").size.width < len("Keep running")
         assert operator.stopped == [directory.id]
         operator.release.set()
         await until(pilot, lambda: "confirmed" in shown(table(app, "answers")))

@@ -19,6 +19,7 @@ from tui.operator import run_watcher
 from tui.pod.run import LAST_WORDS
 from tui.runs.record.keeper_file import KEEPER_FILE, KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import DISK_IS_FULL
 
 pytestmark = pytest.mark.timing
 
@@ -93,7 +94,7 @@ async def test_an_unattended_run_is_marked_and_gets_a_keeper_from_the_console(
         abandon(directory)
         await until(pilot, lambda: "unattended for" in headline(app))
         await until(pilot, lambda: "No keeper is running" in trouble(app))
-        await until(pilot, lambda: shown(cores).count("? no link") == cores.size.height - 1)
+        await until(pilot, lambda: shown(cores).count("? frozen") == cores.size.height - 1)
         assert "starts one within ten minutes" in trouble(app)
         await until(pilot, lambda: started == [directory.id])
 
@@ -122,7 +123,7 @@ async def test_a_read_only_console_copies_the_logs_of_an_unattended_run(
         network.set()
         await until(pilot, lambda: "step 100" in headline(app))
         await until(pilot, lambda: "This console copies the logs itself" in trouble(app))
-        assert "? no link" not in shown(cores)
+        assert "? frozen" not in shown(cores)
         assert "cannot reach worker 2" not in trouble(app)
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, RunScreen))
@@ -164,7 +165,12 @@ async def test_cores_of_a_worker_out_of_reach_are_no_stragglers(operator: StageO
         await until(pilot, lambda: "connection lost: worker 1; its figures are frozen" in trouble(app))
         assert "straggler" not in trouble(app)
         cores = [line.split()[:4] for line in shown(table(app, "cores")).splitlines()[1:33]]
-        assert [int(core) for core, _, *state in cores if state == ["?", "no"]] == list(range(8, 16))
+        assert [int(core) for core, _, *state in cores if state == ["?", "frozen"]] == list(range(8, 16))
+        directory.append_event("link", worker=1, status="restored", detail="")
+        await until(pilot, lambda: "straggler: core 13" in trouble(app))
+        directory.append_event("note", worker=2, text=DISK_IS_FULL)
+        await until(pilot, lambda: "The disk here is full: logs and figures are frozen" in trouble(app))
+        assert "straggler" not in trouble(app)
 
 
 async def test_between_two_attempts_no_core_trains_and_none_is_behind(operator: StageOperator) -> None:

@@ -186,6 +186,8 @@ async def test_without_a_list_of_slices_the_first_commands_and_the_whole_error_a
         problem = pane.query_one(".problem", Static)
         await until(pilot, lambda: problem.region.height > 1)
         assert "gcloud auth application-default login" in shown(table(app, "slices"))
+        await pilot.press("c", "3")
+        await pilot.pause()
         assert not app.screen.query_one("#pane-checks").region
         operator.listed = Listing((a_slice(),))
         app.pollers.refresh()

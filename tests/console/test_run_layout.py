@@ -51,6 +51,7 @@ def test_the_logs_keep_two_fifths_of_what_the_headline_leaves() -> None:
 def test_a_log_is_shown_below_a_table_that_leaves_it_some_lines() -> None:
     assert has_room_for_logs(24 - EDGE_ROWS - FRAME_ROWS - MIN_LOG_ROWS, 24)
     assert not has_room_for_logs(25 - EDGE_ROWS - FRAME_ROWS - MIN_LOG_ROWS, 24)
+    assert has_room_for_logs(MAX_FEW_CORES + reserve_rows(1), 24)
 
 
 def test_the_room_for_a_problem_changes_only_with_a_long_one() -> None:

@@ -197,6 +197,8 @@ async def test_logs_are_shown_below_the_tabs_when_the_table_leaves_room(
         assert visible() == ["charts", "logs"]
         await pilot.press("1")
         await until(pilot, lambda: visible() == ["cores", "logs"])
+        await pilot.click("#pane-tabs", offset=(13, 0))
+        await until(pilot, lambda: visible() == ["charts", "logs"] and app.screen.query_one("#pane-charts").has_focus)
 
 
 async def test_few_cores_leave_the_room_to_the_logs(operator: StageOperator) -> None:

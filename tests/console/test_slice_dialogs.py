@@ -220,6 +220,13 @@ async def test_a_zone_that_does_not_exist_is_named_at_its_field_and_nothing_is_r
         assert "no such zone" not in dialog_text(stand.app)
 
 
+async def test_the_size_of_a_queued_request_is_that_of_all_its_slices(own_home: Path) -> None:
+    async with console(own_home) as stand:
+        dialog = await stand.open_form(name="pod", type="v2-8", version="tpu-ubuntu2204-base", nodes="3")
+        dialog.query_one("#queued", Select).value = "yes"
+        await stand.until(lambda: "3 workers, 12 chips, 24 cores" in dialog_text(stand.app))
+
+
 async def test_a_refused_request_is_checked_again_when_it_is_sent_again(own_home: Path) -> None:
     async with console(own_home) as stand:
         dialog = await stand.open_form(name="pod", type="v2-9", version="tpu-ubuntu2204-base")

@@ -376,7 +376,7 @@ async def test_a_common_falling_loss_looks_flat_and_a_core_that_deviates_does_no
         trends = [
             table.row_cells(row)[[column.key for column in CORE_COLUMNS].index("trend")].text for row in range(16)
         ]
-        assert "vs median" in shown(table)[0]
+        assert "loss vs median" in shown(table)[0]
         assert {trend.strip() for row, trend in enumerate(trends) if row != 9} == {"▄" * len(trends[0].strip())}
         assert trends[9].strip()[0] == "▄"
         assert trends[9].strip()[-1] == "█"

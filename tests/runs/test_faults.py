@@ -27,6 +27,7 @@ from tests.waiting import wait_until
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.runs.keeper.start import ensure_keeper, start_keeper
+from tui.runs.record import log_mirror
 from tui.runs.record.log_mirror import Mirror
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -98,24 +99,37 @@ def fill(disk: Path) -> None:
             pass
 
 
-def test_a_disk_without_a_single_free_block_is_noted_in_the_run(small_disk: Path, pod: Pod) -> None:
+class CountingMirror(Mirror):
+    tries = 0
+
+    def _record_full(self) -> None:
+        self.tries += 1
+        super()._record_full()
+
+
+def test_a_disk_without_a_single_free_block_is_noted_once_and_no_log_takes_the_reserved_space(
+    small_disk: Path, pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_mirror, "_RETRY_FULL_INTERVAL_S", 0.01)
     directory = RunDirectory.create(small_disk / "runs", pod.spec("true").run)
     with (directory.path / "events.jsonl").open("ab") as events:
         events.write(b"\n" * 4096)
 
     async def fill_and_write() -> None:
-        mirror = Mirror(directory, 0)
+        mirror = CountingMirror(directory, 0)
         await mirror.open()
         fill(small_disk)
-        writing = asyncio.ensure_future(mirror.append(bytes(200_000)))
-        await asyncio.to_thread(wait_until, lambda: status_of(directory).notes)
+        writing = asyncio.ensure_future(mirror.append(bytes(20_000)))
+        await asyncio.to_thread(wait_until, lambda: mirror.tries > 3)
+        assert status_of(directory).disk_is_full
         (small_disk / "ballast").unlink()
         await writing
         mirror.close()
 
     asyncio.run(asyncio.wait_for(fill_and_write(), 30))
     assert ["full" in note for note in status_of(directory).notes] == [True, False]
-    assert directory.log_path(0).read_bytes() == bytes(200_000)
+    assert not status_of(directory).disk_is_full
+    assert directory.log_path(0).read_bytes() == bytes(20_000)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_a_second_run_is_refused_with_the_first_ones_pid_and_command(worker: Pip
     pid = worker.launch(first).through()
     answer = worker.launch(second).answer()
     assert answer.word == "refused"
-    assert answer.text.startswith(f"busy run {first.id} pid {pid} command sleep 321")
+    assert answer.text == f"busy run {first.id} pid {pid} command sleep 321"
     assert not worker.directory(second).exists()
     worker.ask("stop", first, 10, 0)
     worker.launch(second).through()

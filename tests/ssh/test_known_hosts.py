@@ -14,6 +14,7 @@ import asyncssh
 import pytest
 
 from tests.sshd import OpensshWorker, make_key
+from tests.waiting import wait_until
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access
 from tui.ssh.errors import Reason, SshError
@@ -238,6 +239,39 @@ async def test_the_user_is_asked_about_each_unknown_worker(sshd: Start) -> None:
     ) as fleet:
         await asyncio.gather(*(fleet.connect(index) for index in range(3)))
     assert {text for _, _, text in prompter.questions} == {_fingerprint(server.host_key) for server in servers}
+
+
+async def test_logins_that_wait_for_the_same_question_share_its_answer_and_a_later_one_asks(
+    sshd: Start,
+) -> None:
+    server, prompter = sshd(), Prompter(False)
+    asked = asyncio.Event()
+
+    class Waiting(Prompter):
+        async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
+            await asked.wait()
+            return await prompter.trust(worker, key_type, fingerprint)
+
+    async with Fleet([server.untrusted_worker], server.access(), prompter=Waiting(False)) as fleet:
+        logins = [asyncio.ensure_future(fleet.try_login(0)) for _ in range(3)]
+        await asyncio.to_thread(wait_until, lambda: fleet._dialer and "waiters:2" in repr(fleet._dialer._questions))
+        asked.set()
+        assert {login.stage for login in await asyncio.gather(*logins)} == {"host_key"}
+        assert len(prompter.questions) == 1
+        await fleet.try_login(0)
+    assert len(prompter.questions) == 2
+
+
+async def test_a_login_waits_as_long_as_the_user_takes_to_answer(sshd: Start) -> None:
+    class Thoughtful(Prompter):
+        async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
+            await asyncio.sleep(3.5)
+            return await super().trust(worker, key_type, fingerprint)
+
+    server = sshd()
+    async with Fleet([server.untrusted_worker], server.access(), prompter=Thoughtful(False)) as fleet:
+        reach = await fleet.try_login(0, 3.0)
+    assert reach.stage == "host_key"
 
 
 async def test_unknown_hosts_are_those_that_neither_the_api_nor_a_file_knows(tmp_path: Path) -> None:

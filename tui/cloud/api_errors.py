@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _PLUGIN_FAILED = "metadata from plugin failed"
 """gRPC's text when fetching an access token failed: an UNAVAILABLE for which a retry is useless."""
+_CONNECTING = re.compile(r"failed to connect to all addresses; last error: (\w+: \S+: Failed to connect [a-z ]+: )?")
+"""What precedes the cause in gRPC's message."""
 _EVENT_ID = re.compile(r"\s*\[EID: [^\]]*\]")
 _IMPERSONATED = "impersonated credentials"
 """In google-auth's message when a token of an impersonated service account is refused."""
@@ -171,7 +173,7 @@ def _permission_in(text: str) -> str:
 
 
 def _unreachable(error: exceptions.GoogleAPICallError, request: ApiRequest, tried_s: float) -> TpuTuiError:
-    return unreachable(request, tried_s, first_line(error))
+    return unreachable(request, tried_s, _CONNECTING.sub("", first_line(error)))
 
 
 def _too_late(_error: exceptions.GoogleAPICallError, request: ApiRequest, tried_s: float) -> TpuTuiError:

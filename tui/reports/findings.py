@@ -220,19 +220,22 @@ def sentence(finding: Finding, *, is_over: bool) -> str:
     text = f"{place} {was} {_how_late(finding)}{when}"
     if finding.share is None or finding.pace is None:
         return text
+    text += f", at {finding.pace * 100:.0f} % of the median pace"
     wait = "waited" if was == "was" else "wait"
-    return (
-        f"{text}, at {finding.pace * 100:.0f} % of the median pace: "
-        f"the other cores {wait} for it {finding.share * 100:.0f} % of the time"
-    )
+    return text + (f": the other cores {wait} for it {_time_lost(finding)}" if finding.kind == "slow" else "")
 
 
-def cost_in_short(finding: Finding) -> str:
-    """Return `worker 4, 127.0.4.5: 33 % of the pace, 94 steps behind, costs 67 %`, without unknown parts."""
+def straggler_in_short(finding: Finding) -> str:
+    """Return `core 37 (worker 4, 127.0.4.5): 33 % of the pace, 94 steps behind`, without unknown parts."""
     text = [f"{finding.pace * 100:.0f} % of the pace"] if finding.pace is not None and finding.share else []
     text += [_steps_behind(finding.steps_behind)] if finding.steps_behind else []
-    text += [f"costs {finding.share * 100:.0f} %"] if finding.share else []
-    return ": ".join(part for part in (_location(finding), ", ".join(text)) if part)
+    text += [f"costs {_time_lost(finding)}"] if finding.share and finding.kind == "slow" else []
+    return ": ".join(part for part in (place_of(finding), ", ".join(text)) if part)
+
+
+def _time_lost(finding: Finding) -> str:
+    """Return the share of the time for which the others wait for a core that keeps step; none wait for one behind."""
+    return f"{(finding.share or 0.0) * 100:.0f} % of the time"
 
 
 def _how_late(finding: Finding) -> str:

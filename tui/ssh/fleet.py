@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tui.aio.backoff import backoff
 from tui.aio.fan_out import as_worker_error, for_each_worker
-from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.procs.file_limit import RESERVED_FILES, raise_file_limit
@@ -207,10 +206,17 @@ class Fleet:
         return await connection.probe(host, port, timeout)
 
     async def try_login(self, index: int, timeout: float | None = None) -> LoginResult:
-        """Return how far a new login gets within `timeout` seconds; a failure is in the result, not raised."""
+        """Return how far a new login gets within `timeout` seconds; a failure is in the result, not raised.
+
+        The clock stops while a person is prompted.
+        """
         stages = LoginTimings()
         try:
-            connection = await within(self._connect(self._worker(index), stages), timeout)
+            connecting = self._connect(self._worker(index), stages)
+            if timeout is None:
+                connection = await connecting
+            else:
+                connection, _ = await wait_for(timeout, connecting, self._prompter)
         except asyncio.TimeoutError:
             stage = "connect" if stages.connected is None else "login"
             return LoginResult(index, stage, stages.connected, None, self._no_login_within(index, timeout or 0.0))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tui.logs.core_row import UNKNOWN
 from tui.logs.snapshot import CoreState
-from tui.reports.findings import cost_in_short, findings_of, findings_of_run, marks, sentences
+from tui.reports.findings import findings_of, findings_of_run, marks, sentences, straggler_in_short
 
 if TYPE_CHECKING:
     from tui.console.data.run_feed import Feed
@@ -28,7 +28,7 @@ def find_live_core_problems(status: RunStatus | None, snapshot: Snapshot, unseen
         lines.append((_name_cores("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
     behind = _behind(snapshot, unseen)
     if behind:
-        lines.append((_name_cores("straggler", behind) + _costs(status, snapshot, behind), "warn"))
+        lines.append((_stragglers(status, snapshot, behind), "warn"))
     return lines
 
 
@@ -66,18 +66,19 @@ def _tone(finding: Finding) -> str:
     return "dim" if not finding.is_open else "warn" if finding.is_straggling else "bad"
 
 
-def _costs(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None, ...]) -> str:
-    """Return where the most costly straggler is, how slow it is, and what waiting for it costs."""
+def _stragglers(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None, ...]) -> str:
+    """Return the stragglers; where the slowest is, how slow it is, and what waiting for it costs."""
     recorded = () if status is None else status.findings
     stragglers = [finding for finding in findings_of(recorded, snapshot) if finding.is_straggling and finding.is_open]
-    dearest = max(
+    slowest = max(
         (finding for finding in stragglers if finding.core in cores),
         key=lambda finding: finding.share or 0.0,
         default=None,
     )
-    if dearest is None or (dearest.share is None and dearest.worker is None):
-        return ""
-    return f"; {cost_in_short(dearest)}"
+    if slowest is None or (slowest.share is None and (slowest.worker is None or len(cores) > 1)):
+        return _name_cores("straggler", cores)
+    text = straggler_in_short(slowest)
+    return f"straggler: {text}" if len(cores) == 1 else f"{_name_cores('straggler', cores)}; slowest: {text}"
 
 
 def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> tuple[int | None, ...]:

@@ -40,8 +40,8 @@ def find_lost_links(status: RunStatus | None) -> list[int]:
 
 
 def stale_workers(status: RunStatus | None, now: float) -> frozenset[int]:
-    """Return the workers with possibly old figures: all of an unattended run, else those with a lost connection."""
-    if status is not None and is_unattended(status, now):
+    """Return the workers with possibly old figures: all without a keeper or room here, else those without a link."""
+    if status is not None and (is_unattended(status, now) or status.disk_is_full):
         return frozenset(worker.worker for worker in status.workers if not worker.ended)
     return frozenset(find_lost_links(status))
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tui.operator import RunStatus, WorkerStatus
 
 NO_KEEPER_TEXT = "No keeper is running: logs and figures are frozen"
+DISK_FULL_TEXT = "The disk here is full: logs and figures are frozen, the run goes on"
 _MOST_DETAILS = 3
 _PROCESS = re.compile(r"\bpid \d+")
 QUOTED_LINES = 6
@@ -168,6 +169,8 @@ def find_problem(
     lines: list[tuple[str, str]] = []
     if is_unattended(status, now):
         lines.append(_alone(status.run.id, attends=attends, reads=reads))
+    if status.disk_is_full and not status.state.is_over:
+        lines.append((DISK_FULL_TEXT, "bad"))
     lines += _of_the_run(status, bool(last_lines))
     if status.state.is_over:
         lines += [*list_ended_run_findings(feed), *_missing(feed)]

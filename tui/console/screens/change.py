@@ -115,6 +115,7 @@ class ChangeDialog(LiveDialog[None]):
         """Leave nothing to do but to close the dialog."""
         self._act.display = self._name_field.display = False
         self._leave.label = "Close"
+        self._leave.refresh(layout=True)  # Textual leaves it as wide as its first label
         self._leave.focus()
 
     def tick(self) -> None:

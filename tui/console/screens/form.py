@@ -17,6 +17,16 @@ from tui.console.widgets.text_fields import TextField
 SAME_IN_A_SHELL = "The same in a shell (^y copies it):"
 
 
+class Fields(VerticalScroll):
+    """The fields of a form; the one with the focus stays in view when there is less room for them."""
+
+    def on_resize(self) -> None:
+        """Scroll to the field with the focus."""
+        focused = self.screen.focused
+        if focused is not None and self in focused.ancestors:
+            self.scroll_to_widget(focused, animate=False)
+
+
 class FormDialog(Dialog[Answer]):
     """Fields and a preview, side by side where both fit."""
 
@@ -39,7 +49,7 @@ class FormDialog(Dialog[Answer]):
     def body(self) -> Sequence[Widget]:
         """Return the fields and the preview."""
         first = Vertical(*self.first_fields(), id="first")
-        fields = VerticalScroll(*self.fields(), id="fields", can_focus=False)
+        fields = Fields(*self.fields(), id="fields", can_focus=False)
         preview = VerticalScroll(Static("", id="preview-text", markup=False), id="preview")
         return [first, Horizontal(fields, preview, id="halves")]
 

@@ -78,6 +78,7 @@ class PodScreen(MainScreen):
         """Whether the user opened the checks of this slice: they are listed even if all have passed."""
         self._seen: dict[str, tuple[object, ...]] = {}
         self._headline = Headline(id="headline")
+        self._tab_bar = TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
         self._tables = {
             "slices": RowTable(pod_rows.SLICE_COLUMNS, empty="Listing slices…", id="slices"),
             "workers": RowTable(pod_rows.WORKER_COLUMNS, empty="No slice selected", id="workers"),
@@ -92,7 +93,7 @@ class PodScreen(MainScreen):
         """Lay out the runs, and above them three panes: beside or above one another, or behind tabs, by size."""
         apply_breakpoints(self)
         yield self._headline
-        yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
+        yield self._tab_bar
         with Horizontal(id="upper"):
             yield self._slices_and_workers
             yield self._panes["checks"]
@@ -136,6 +137,8 @@ class PodScreen(MainScreen):
         before, self._slices = self.chosen_slice(), {slice_.path: slice_ for slice_ in slices}
         table = self._tables["slices"]
         is_empty = not slices and bool(reading.at is not None or reading.problems)
+        if is_empty or self.has_class(EMPTY):
+            self._tab_bar.choose("slices")
         self.set_class(is_empty, EMPTY)
         if is_empty:
             scope, can_create = self.console.operator.slices.where, not self.console.read_only
@@ -260,7 +263,7 @@ class PodScreen(MainScreen):
         """Focus a pane; on a narrow screen, bring it up."""
         self._list_passed_checks(wanted=name == "checks")
         if name in UPPER_PANES:
-            self.query_one(TabBar).choose(name)
+            self._tab_bar.choose(name)
             self._show_upper(name)
         if self._panes[name].display:
             self.set_focus(self._tables[name])
@@ -296,7 +299,7 @@ class PodScreen(MainScreen):
         self._list_passed_checks(wanted=True)
         self.console.perform(intents.CheckRequested(self.chosen_slice()))
         self._show_upper("checks")
-        self.query_one(TabBar).choose("checks")
+        self._tab_bar.choose("checks")
         if self.has_class(NARROW) and any(self._tables[name].has_focus for name in UPPER_PANES):
             self.set_focus(self._tables["checks"])
 

@@ -301,6 +301,8 @@ class RunScreen(MainScreen):
     @on(TabBar.TabChosen)
     def _chosen(self, event: TabBar.TabChosen) -> None:
         self._bring(event.key)
+        if event.tabs.has_focus:  # it was clicked
+            self.action_pane(event.key)
 
     @on(LineTable.RowOpened)
     def _open(self, event: LineTable.RowOpened) -> None:

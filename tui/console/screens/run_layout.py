@@ -8,8 +8,9 @@ FRAME_ROWS = 3
 """Rows of a pane that its table does not have: frame and header."""
 MIN_CHART_ROWS = 10
 """Rows of a chart's pane below which a curve cannot be read."""
-MIN_LOG_ROWS = 8
-"""Rows of the logs' pane, with frame and tabs, below which a log cannot be followed."""
+MIN_LOG_ROWS = 6
+"""Rows of the logs' pane, with frame and tabs, below which a log cannot be followed: the cores of one host, a problem
+and a log fit on 24 rows."""
 EDGE_ROWS = 4
 """Rows of a run's screen outside its panes: headline, tabs and footer."""
 USUAL_PROBLEM_ROWS = 3

@@ -143,10 +143,10 @@ class ProblemPanel(Widget):
 
 
 def make_problem(sentences: Sequence[tuple[str, str]], details: Sequence[str] = ()) -> Problem:
-    """Return a problem: sentences joined on one line in their worst tone, then a line per detail."""
+    """Return a problem: sentences, each with its remedy, on one line in their worst tone, then a line per detail."""
     if not sentences and not details:
         return Problem()
     tones = {tone for _, tone in sentences}
     tone = "bad" if "bad" in tones or not sentences else "warn" if "warn" in tones else "dim"
-    first = (" · ".join(text for text, _ in sentences),) if sentences else ()
+    first = (" · ".join(text for text, _ in sentences).replace(" · →", " →"),) if sentences else ()
     return Problem((*first, *details), tone)

@@ -27,7 +27,7 @@ class StragglerCost(NamedTuple):
     pace: float | None
     """Its speed as a share of the median core's."""
     share: float | None
-    """The share of the pod's time that is spent waiting for it, 0 to 1."""
+    """The share of the pod's time that is spent waiting for it, or would be if all cores waited for it, 0 to 1."""
     seconds_per_step: float | None
     """Seconds by which each step is longer, or would be if all cores waited for it."""
 

@@ -65,7 +65,7 @@ class Finding:
 
     @property
     def share(self) -> float | None:
-        """Return the share of the pod's time that goes into waiting for it, 0 to 1."""
+        """Return the share of the pod's time that goes into waiting for it, or would if the others waited, 0 to 1."""
         return 1 - self.pace if self.pace is not None and 0 < self.pace < 1 else None
 
     def to_json(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import DISK_HAS_ROOM, DISK_IS_FULL, status_of
 from tui.settings.home import open_regular
 
 _Result = TypeVar("_Result")
@@ -46,6 +47,7 @@ class Mirror:
         path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY
         self._descriptor = await self._patiently(partial(open_regular, path, flags))
         self.size = os.fstat(self._descriptor).st_size
+        self._has_reported = status_of(self.directory).disk_is_full
 
     async def append(self, data: bytes) -> None:
         """Write a batch and note its arrival."""
@@ -55,13 +57,9 @@ class Mirror:
             self.size += written
             rest = rest[written:]
         await self._patiently(partial(self.directory.append_arrival, self.worker, self.size, time.time()))
-        if self._has_reported:
+        if self._has_reported and self._reserve_space():
             self._has_reported = False
-            with suppress(OSError):
-                self.directory.reserve_space()
-            await record(
-                self.directory, "note", worker=self.worker, text="there is room again here: following continues"
-            )
+            await record(self.directory, "note", worker=self.worker, text=DISK_HAS_ROOM)
         if time.monotonic() - self._flushed > FLUSH_INTERVAL_S:
             await self.flush()
 
@@ -73,9 +71,16 @@ class Mirror:
             self._has_reported = True
             self.directory.release_space()
             with suppress(OSError):
-                self.directory.append_event(
-                    "note", worker=self.worker, text="the disk here is full: following waits, the run continues"
-                )
+                self.directory.append_event("note", worker=self.worker, text=DISK_IS_FULL)
+            self._reserve_space()
+
+    def _reserve_space(self) -> bool:
+        """Reserve space for events again, as much as there is; return whether there is enough."""
+        try:
+            self.directory.reserve_space()
+        except OSError:
+            return False
+        return True
 
     async def flush(self) -> None:
         """Make the written bytes durable, without blocking the event loop."""

@@ -28,6 +28,9 @@ STOP_REQUESTED = "stop_requested"
 """Event: a person or the failure policy requested a stop of the present attempt."""
 TAGS = "tags"
 """Event: the tags of the jobs about to start, by worker; a stop finds a job by its tag if its directory is gone."""
+DISK_IS_FULL = "the disk here is full: following waits, the run goes on"
+DISK_HAS_ROOM = "there is room again here: following goes on"
+"""Notes on the room for a worker's mirror."""
 WORKER_REPORT = "told"
 """Event: the workers' answers about an attempt without a keeper here; rows of `ended` have the fields of `exit`."""
 
@@ -96,6 +99,12 @@ class RunStatus:
     def silent(self) -> tuple[int, ...]:
         """Return the workers that have written nothing for longer than the threshold."""
         return tuple(part.worker for part in self.workers if part.silent and not part.ended)
+
+    @property
+    def disk_is_full(self) -> bool:
+        """Return whether the mirrors wait for room on the disk of this machine."""
+        about_room = (note for note in reversed(self.notes) if note.endswith((DISK_IS_FULL, DISK_HAS_ROOM)))
+        return next(about_room, "").endswith(DISK_IS_FULL)
 
     @property
     def is_training_again(self) -> bool:

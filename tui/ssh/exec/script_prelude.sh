@@ -28,7 +28,7 @@ look() {
 lives() { look "$1" && case $tt_state in Z | X | x) return 1 ;; esac; }
 
 # A process's command line, on one line of an answer.
-command_of() { tr '\0\n\r\t' '    ' <"/proc/$1/cmdline" 2>/dev/null | head -c 200; }
+command_of() { printf %s "$(tr '\0\n\r\t' '\n   ' <"/proc/$1/cmdline" 2>/dev/null | head -c 200)" | tr '\n' ' '; }
 
 # The TPU's device files in tt_real; tt_given says that TPU_TUI_DEVICES names them.
 find_devices() {

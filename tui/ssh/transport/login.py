@@ -78,6 +78,8 @@ class Dialer:
     """Limits simultaneous handshakes."""
     prompter: Prompter | None = None
     _questions: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _refused: list[tuple[str, int, asyncssh.SSHKey]] = field(default_factory=list)
+    """The keys that the person has refused, in order."""
     _options: asyncssh.SSHClientConnectionOptions | None = None
 
     async def dial(
@@ -122,16 +124,23 @@ class Dialer:
     async def _ask(
         self, attempt: _Attempt, vouched: tuple[str, ...], key: asyncssh.SSHKey, error: SshError
     ) -> TrustedKeys:
-        """Ask the person about an unknown key; return the trusted keys with it. Raises `error` if it is refused."""
+        """Ask the person about an unknown key; return the trusted keys with it. Raises `error` if it is refused.
+
+        Logins that wait for the same question share its answer.
+        """
         if self.prompter is None:
             raise error
         login, worker = attempt.login, attempt.worker
+        question, refusals = (login.host, login.port, key), len(self._refused)
         async with self._questions:
             trusted = self.host_keys.trusted(login, vouched)
             if key in trusted.keys:
                 return trusted
+            if question in self._refused[refusals:]:
+                raise error
             name = login.host if worker is None else f"worker {worker} ({login.host})"
             if not await self.prompter.trust(name, key.get_algorithm(), key.get_fingerprint()):
+                self._refused.append(question)
                 raise error
             self._save(attempt, key)
             return TrustedKeys(keys=(key,), names=trusted.names, files=trusted.files)

@@ -179,7 +179,8 @@ class CreateDialog(FormDialog["SliceRequest"]):
         is_offered = self._warnings(reading).keys().isdisjoint(("type", "topology"))
         kind = request.accelerator if is_offered else None
         counts = ((kind.workers, "worker"), (kind.chips, "chip"), (kind.devices, "core")) if kind else ()
-        size = ", ".join(format_count(count, noun) for count, noun in counts)
+        slices = len(request.slice_names)
+        size = ", ".join(format_count(count * slices, noun) for count, noun in counts)
         settings = self.console.operator.settings
         gcloud = create_command_of_gcloud(request, settings.project or "PROJECT")
         self.show_preview(

@@ -175,7 +175,7 @@ class LogPane(LineView):
             parts[0] = f"{position}{format_count(count, 'line')} with “{self.filter_text}”"
             order = ", newest first" if self.follow else ""
             if self._match is None and count:
-                parts.append(f"n N show matches in context{order}")
+                parts.append(f"n N show them in context{order}")
         if self._shown.behind > FAR_BEHIND_BYTES:
             percent = 100 * (1 - self._shown.behind / max(1, self._shown.size))
             parts.append(f"{'searched' if self.filter_text else 'read'} {max(0, int(percent))} %")

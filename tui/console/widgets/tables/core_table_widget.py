@@ -13,14 +13,15 @@ from tui.console.render import state_styles
 from tui.console.render.safe_text import format_number
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.sparkline import draw_deviations, draw_sparkline
-from tui.console.widgets.tables.table_columns import Cell, Column
+from tui.console.widgets.tables.table_columns import SORT_MARK_WIDTH, Cell, Column
 from tui.logs._compat_numpy import Floats, Ints
 from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
 from tui.logs.snapshot import SORT_KEYS, CoreState, Snapshot
 
 TREND = "trend"
 RATE_TREND = "rate_trend"
-TREND_WIDTH, WIDEST_TREND = 10, 64
+LOSS_TREND, LOSS_DEVIATION = "loss trend", "loss vs median"
+TREND_WIDTH, WIDEST_TREND = len(LOSS_DEVIATION) + SORT_MARK_WIDTH, 64
 """Columns of a trend: at most as many as a core's history has points."""
 MIN_CORES_TO_COMPARE = 3
 """Cores from which a core's losses are compared with the pod's median: fewer show their own trend."""
@@ -28,7 +29,6 @@ MEDIAN_SAMPLE_CORES = 256
 """Most cores, evenly spread, for the pod's median: it is computed for every snapshot."""
 MIN_DEVIATION_SCALE = 0.05
 """Share of the median loss that fills the scale of deviations at least: small noise must not look like a storm."""
-LOSS_TREND, LOSS_DEVIATION = "loss trend", "vs median"
 LOSS_WIDTH, RATE_WIDTH, GLOBAL_RATE_WIDTH = 9, 8, 9
 
 COLUMNS = (
@@ -49,8 +49,8 @@ COLUMNS = (
 )
 _LONGEST_CLOCK = 24
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
-UNSEEN = Cell("? no link", "warn")
-"""The state of a core on a worker without a connection: its figures are frozen."""
+UNSEEN = Cell("? frozen", "warn")
+"""The state of a core whose worker's log does not arrive: its figures are frozen."""
 LAUNCHING = Cell("· launching", "dim")
 """The state of a core during a launch: its figures belong to the attempt before."""
 READING = Cell("… reading", "dim")
