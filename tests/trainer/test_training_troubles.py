@@ -81,7 +81,7 @@ def test_an_epoch_without_a_readable_validation_shard_has_no_accuracy(pod: Pod, 
     workers = pod.run([*TINY, "--data", str(tmp_path / "set"), *options], cores=2)
     assert [worker.exit_code for worker in workers] == [2]
     [sentence] = [line for line in workers[0].err.splitlines() if "no accuracy" in line]
-    assert "epoch 1: none of the validation shards can be read" in sentence
+    assert "Epoch 1 has no accuracy: none of the validation shards can be read" in sentence
     assert "Accuracy=0" not in workers[0].out
     assert "at epoch 1 after step 2" in workers[0].out
 

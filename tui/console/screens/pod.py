@@ -141,9 +141,8 @@ class PodScreen(MainScreen):
             self._tab_bar.choose("slices")
         self.set_class(is_empty, EMPTY)
         if is_empty:
-            scope, can_create = self.console.operator.slices.where, not self.console.read_only
-            has_hosts = self.console.operator.settings.hosts is not None
-            is_known = not reading.problems
+            scope, is_known = self.console.operator.slices.where, not reading.problems
+            has_hosts, can_create = self.console.operator.settings.hosts is not None, not self.console.read_only
             table.set_empty(
                 pod_rows.explain_no_slices(scope, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
             )
@@ -151,8 +150,7 @@ class PodScreen(MainScreen):
         chosen = self.chosen_slice()
         if chosen is not None and (before is None or machines_of(before) != machines_of(chosen)):
             self.console.perform(intents.SliceHighlighted(chosen))
-        count = format_count(len(slices), "slice") if slices else ""
-        self._panes["slices"].show_reading(reading, now, count)
+        self._panes["slices"].show_reading(reading, now, format_count(len(slices), "slice") if slices else "")
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
         source = workers_of(chosen)
@@ -246,8 +244,7 @@ class PodScreen(MainScreen):
 
     def choose_slice(self, path: str) -> None:
         """Put the cursor on a slice, if it is listed."""
-        row = self._tables["slices"].row_of(path)
-        if row is not None:
+        if (row := self._tables["slices"].row_of(path)) is not None:
             self._tables["slices"].action_cursor_to(row)
 
     def filter_target(self) -> LineTable | LogPane | None:
