@@ -114,7 +114,7 @@ def test_of_many_runs_that_a_worker_invents_the_newest_few_are_taken_and_the_oth
 
     status = "say status $tt_run 1 ended confirmed=1 exit=0 size=0"
     with hostile_answers(pod.workers[1], list=_MANY.replace("$RUN", here.id), show=_ITS_RECORD, status=status):
-        monkeypatch.setattr(Connections, "known", unchanged)
+        monkeypatch.setattr(Connections, "with_login_facts", unchanged)
         first, second = asyncio.run(listed()), asyncio.run(listed())
         looked_for = seen(pod, only=invented[250])
     # The live run is among the five of each worker.
