@@ -10,7 +10,7 @@ SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux zsh fish tcsh
 # Most tests wait for processes and networks. The trainer's compute, and import PyTorch in each process.
 # In the order and groups of tests/conftest.py.
 GROUPED := --dist loadgroup --no-loadscope-reorder
-TESTS := -n 8 $(GROUPED)
+TESTS := -n 10 $(GROUPED)
 TRAINER_TESTS := -n 2 $(GROUPED)
 
 ROUNDS ?= 50

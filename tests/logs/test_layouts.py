@@ -12,7 +12,7 @@ from tui.logs.core_row import CoreRow
 from tui.logs.demux import Demux
 
 LINES_OF_A_LAYOUT = 4
-LAYOUTS = 400
+LAYOUTS = 300
 
 STEPS = (
     "step {s}", "step: {s}", "step={s}", "Step {s}/1000", "Step: {s}/1000", "iter {s}", "[{s}/1000]", "Iteration {s}",
