@@ -70,6 +70,11 @@ HEADINGS = (
     "Epoch 3, lr: 0.001", "Epoch\uff1a3", "Epoch: 3 / 10", "epoch num: 3", "epoch | 3", "Training: epoch 3",
     "====> Epoch: 3", "Epoch 3 (train)",
 )  # fmt: skip
+LEADS_OF_HEADINGS = (
+    "[rank0]: ", "worker-0: ", "host1: ", "[default0]:", "[1,0]<stdout>: ", "(RayTrainWorker pid=1234, ip=10.0.0.1) ",
+    "trainer-1  | ", "May  1 10:00:00 host train[123]: ", "2024-05-01 10:00:00.123 | INFO     | __main__:train:53 - ",
+    "0:00:12 ", "20240501 10:00:00 ", "2024-05-01T10:00:00Z INFO ", "wandb: ", "[05/01 10:00:00 d2.utils.events]:  ",
+)  # fmt: skip
 RULES = ("{}", "----- {} -----", "======== {} ========", "*** {} ***", "{} ----------", "  {}", "[{}]", "## {}")
 BELOW_HEADINGS = (
     "batch {s} loss {l}", "step {s}/1000, loss: {l}", "[{s}/1000] loss: {l}", "loss: {l}  [{s:>5}/60000]",
@@ -124,9 +129,10 @@ def line_before_an_evaluation(rng: random.Random) -> Layout:
 
 
 def line_below_an_epoch(rng: random.Random) -> Layout:
-    lead = rng.choice(LEADS)
+    lead = rng.choice((*LEADS, *LEADS_OF_HEADINGS))
     heading = lead + rng.choice(RULES).format(rng.choice(HEADINGS))
-    return Layout(lead + rng.choice(BELOW_HEADINGS), True, False, heading=heading)
+    below = BELOW_HEADINGS if lead in LEADS else BELOW_HEADINGS[:2]
+    return Layout(lead + rng.choice(below), True, False, heading=heading)
 
 
 def pair_of_a_rank(rng: random.Random) -> Layout:

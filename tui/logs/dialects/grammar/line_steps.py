@@ -14,6 +14,8 @@ _BEHIND_LOSS = re.compile(rb"\s{0,4}[\[(]\s{0,12}\d{1,12} ?/ ?\s{0,12}\d{1,12} ?
 _BAR_BEHIND = re.compile(rb"\] {0,4}\|")
 _PADDED = 12
 """Most bytes between a nameless step and its opening bracket: `[    100]`."""
+_DIGITS_OF_EPOCH = 5
+"""Most digits of a nameless epoch; a longer number may be a time."""
 _DIGITS_OF_STEP = 3
 """Fewest digits of a nameless step in brackets; a shorter number may be a process."""
 _BAR_OF_EPOCHS = re.compile(rb"s/epoch|epochs?/s")
@@ -78,13 +80,17 @@ def choose_place(
 ) -> tuple[Value | None, Value | None]:
     """Return step and epoch of a line that does not name its step: the last two numbers with a total before the loss.
 
-    Without any, the step may be in brackets right behind the loss.
+    A place in brackets right behind the loss comes first.
     Such a number right before the name of the epoch only repeats the epoch if both have the same number of digits.
     """
+    if _BEHIND_LOSS.match(text, loss.end):
+        return next(value for value in values if value.start > loss.end), epoch
     for index, value in reversed(list(enumerate(values))):
         if value.end > loss.start or not value.is_place or value is epoch or is_count(value, "epoch"):
             continue
-        before = values[index - 1] if index and value.follows and _may_be_epoch(values[index - 1], epoch) else None
+        before = (
+            values[index - 1] if index and value.follows and _may_be_epoch(text, values[index - 1], epoch) else None
+        )
         if not (value.leads or (before is not None and (before is epoch or before.leads))):
             continue
         if not (value.is_tagged or words_meaning("neutral").issuperset(value.words)):
@@ -99,14 +105,16 @@ def choose_place(
             before = None
         is_epoch = epoch is None and before is not None and (before.is_place or before.leads)
         return value, before if is_epoch else epoch
-    if _BEHIND_LOSS.match(text, loss.end):
-        return next(value for value in values if value.start > loss.end), epoch
     return (None, epoch) if epoch is not None else _choose_nameless(text, values, loss, start)
 
 
-def _may_be_epoch(value: Value, epoch: Value | None) -> bool:
-    """Return whether a number before a place may be its epoch: it is named so, or not as anything else."""
-    return value is epoch or not value.has_sign or words_meaning("neutral").issuperset(value.words)
+def _may_be_epoch(text: bytes, value: Value, epoch: Value | None) -> bool:
+    """Return whether a number before a place may be its epoch: it is named so, or small and without a name."""
+    if value is epoch:
+        return True
+    is_named = value.has_sign and not words_meaning("neutral").issuperset(value.words)
+    number = text[value.start : value.end]
+    return number.isdigit() and len(number) <= _DIGITS_OF_EPOCH and not is_named
 
 
 def begins_with_places(values: Sequence[Value]) -> bool:

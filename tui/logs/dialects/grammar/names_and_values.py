@@ -103,7 +103,7 @@ def read_line(text: bytes) -> LineReading | None:
         return None
     lead = _logged().match(text)
     start = 0 if lead is None else lead.end()
-    values = list(values_of(text))
+    values = [value for value in values_of(text) if value.start >= start]
     spans = {name: head.span(name) for name in head.re.groupindex if head[name] is not None}
     names_loss = any(loss_kind(value.words) is not None for value in values)
     record = _read_loss(text, values, start) if names_loss else _read_head(text, values)
