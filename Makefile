@@ -10,7 +10,7 @@ SYSTEM_PACKAGES := openssh-server iproute2 nftables nmap tmux zsh fish tcsh
 # Most tests wait for processes and networks. The trainer's compute, and import PyTorch in each process.
 # In the order and groups of tests/conftest.py.
 GROUPED := --dist loadgroup --no-loadscope-reorder
-TESTS := -n 8 $(GROUPED)
+TESTS := -n 10 $(GROUPED)
 TRAINER_TESTS := -n 2 $(GROUPED)
 
 ROUNDS ?= 50
@@ -27,9 +27,7 @@ test tests trainer-tests older-python flaky gcloud: export PYTHONDONTWRITEBYTECO
 test: $(VENV)/.dev system-packages
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 tests in-turn
 
-# Collected once before, so that not each of the processes compiles all tests. Errors are shown by the second command.
 tests: $(VENV)/.dev
-	@$(BIN)/python -m pytest --collect-only --quiet --ignore tests/trainer > /dev/null || true
 	$(BIN)/python -m pytest $(TESTS) --ignore tests/trainer $(PYTEST_ARGS)
 
 # Each part prints its output when it has ended, in one block.
