@@ -75,6 +75,17 @@ def test_a_line_read_after_a_similar_one_is_read_as_if_alone(rng: random.Random)
         assert reader.read(line, line) == alone
 
 
+@pytest.mark.parametrize("fraction", [b"3", b"0", b"00", b"01", b"000000", b"0000000"])
+def test_a_step_whose_fraction_is_zero_is_read_unlike_one_that_is_not_whole(fraction: bytes) -> None:
+    line = b"ms/step: 775." + fraction
+    alone = DialectReader(BUILT_IN).read(line, line)
+    assert bool(alone.found) == (fraction in (b"0", b"00", b"000000"))
+    for other in (b"1" * len(fraction), b"0" * len(fraction)):
+        reader = DialectReader(BUILT_IN)
+        reader.read(b"ms/step: 700." + other, b"ms/step: 700." + other)
+        assert reader.read(line, line) == alone
+
+
 @given(
     st.lists(st.sampled_from(CORPUS), min_size=1, max_size=4),
     st.randoms(use_true_random=False),

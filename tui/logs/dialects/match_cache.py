@@ -1,4 +1,7 @@
-"""Cache the matches of dialects by the shape of a line: lines that differ only in digits are matched once."""
+"""Cache the matches of dialects by the shape of a line: lines that differ only in digits are matched once.
+
+A number whose fraction is zero, `step 775.0`, is whole, and has a shape of its own.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from tui.logs.attribution.xla_dist_prefix import PREFIX, read_prefix
 from tui.logs.dialects.dialect import Dialect, Kind, LineMatch
 
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
+
+_ZERO_FRACTION = re.compile(rb"\.0{1,6}(?!\d)")
 
 _OF_A_FRACTION = re.compile(rb"\.?\d{0,20}[eE]-\d")
 """What follows the first digits of a number that is less than one: `7.04e-05` is not epoch 7."""
@@ -62,7 +67,7 @@ class DialectReader:
     """Tries dialects on lines.
 
     No pattern of the catalogue distinguishes one digit from another. So its matches depend only on the shape of a
-    line: its bytes with every digit replaced by 0. A profile's patterns are tried on every line.
+    line (`shape_of`). A profile's patterns are tried on every line.
     """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
@@ -84,11 +89,11 @@ class DialectReader:
         """Return the matches of a line without a prefix if a line of its shape has been read; else None."""
         if len(line) > LONGEST_SHAPE_BYTES or any(_could_match(dialect, line) for dialect in self._own):
             return None
-        return self._look_up(line.translate(_DIGITS_ALIKE))
+        return self._look_up(shape_of(line))
 
     def read(self, line: bytes, own_text: bytes) -> LineMatches:
         """Return the matches in a line's own text, and those of a profile's dialects in the whole line."""
-        shape = own_text.translate(_DIGITS_ALIKE)
+        shape = shape_of(own_text)
         matches = self._look_up(shape)
         if matches is None:
             matches = _read(own_text, self.dialects_for(shape))
@@ -127,6 +132,11 @@ class DialectReader:
                     if hint in shape:
                         indices.update(self._hinting[hint])
         return tuple(self._dialects[index] for index in sorted(indices))
+
+
+def shape_of(line: bytes) -> bytes:
+    """Return a line with every digit replaced by 0, and fractions of zeros by what no line contains."""
+    return _ZERO_FRACTION.sub(lambda zeros: b"\n" * len(zeros[0]), line).translate(_DIGITS_ALIKE)
 
 
 def _could_match(dialect: Dialect, line: bytes) -> bool:

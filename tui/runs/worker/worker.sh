@@ -263,10 +263,15 @@ supervisors() {
     pick "^==> /proc/[0-9]*/cmdline <==\$\\|^sh \\./worker\\.sh supervise $1 $2 ")"
 }
 
-# Check the process's own command line: that of another one may contain what looks like it.
+# Check the process's own command line, without a fork: that of another one may contain what looks like it. A shell's
+# `read` keeps or drops the NULs between the arguments.
 add_supervisor() {
   [ "$1" = supervise ] && [ -O "/proc/$tt_p" ] || return 0
-  case $(command_of "$tt_p") in 'sh ./worker.sh supervise '*) tt_supervisors="$tt_supervisors $tt_p" ;; esac
+  tt_words=
+  { IFS= read -r tt_words <"/proc/$tt_p/cmdline"; } 2>/dev/null
+  case $tt_words in
+    sh?./worker.sh?supervise?* | sh./worker.shsupervise*) tt_supervisors="$tt_supervisors $tt_p" ;;
+  esac
 }
 
 # Read the card of a supervisor's process $1 into tt_sup and tt_its_NAME. Fails for an earlier version, which has none.
