@@ -11,6 +11,7 @@ from tui.commands.parser.argument_types import worker_or_address
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
 from tui.text.numbers import format_figure
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.operator import Operator
@@ -38,10 +39,10 @@ async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) 
     from tui.operator import RunDirectory
 
     source, code = await open_source(args, operator, out)
+    worker = worker_of(source, args.worker, operator.settings.home / "cache")
     rows = await operator.logs.core_rows(source, args.sort, reverse=args.reverse)
-    chosen = _of_worker(rows, worker_of(source, args.worker, operator.settings.home / "cache"))
     status = operator.runs.status_of(source) if isinstance(source, RunDirectory) else None
-    _print_cores(chosen, out, None if status is None else status.first_failure)
+    _print_cores(rows, worker, out, None if status is None else status.first_failure)
     return print_read_problem(source, out) or code
 
 
@@ -51,18 +52,23 @@ def show_cores_of_file(args: argparse.Namespace, flags: Mapping[str, Any], out: 
     if open_source is None:
         return None
     log, cache = open_source
-    rows = log.core_rows(by=args.sort, reverse=args.reverse, cache=cache)
-    _print_cores(_of_worker(rows, worker_of(log, args.worker, cache)), out)
+    worker = worker_of(log, args.worker, cache)
+    _print_cores(log.core_rows(by=args.sort, reverse=args.reverse, cache=cache), worker, out)
     return print_read_problem(log, out)
 
 
-def _of_worker(rows: Sequence[Mapping[str, Any]], worker: int | None) -> Sequence[Mapping[str, Any]]:
-    return rows if worker is None else [row for row in rows if row["worker"] == worker]
-
-
-def _print_cores(rows: Sequence[Mapping[str, Any]], out: Output, first_failure: int | None = None) -> None:
+def _print_cores(
+    every_row: Sequence[Mapping[str, Any]], worker: int | None, out: Output, first_failure: int | None = None
+) -> None:
+    """Print the rows of one worker, or all."""
+    rows = [row for row in every_row if worker in (None, row["worker"])]
     if out.as_json:
         out.document(rows)
+        return
+    if not rows and every_row:
+        known = {row["worker"] for row in every_row} - {None}
+        others = f"there are some of {name_ranks('worker', known)}" if known else "no line names a worker"
+        out.note(f"No training lines of worker {worker}: {others}.")
         return
     if not rows:
         out.note("No training lines found in this log.")

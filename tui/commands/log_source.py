@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from tui.commands.parser.commands import Parser
 from tui.commands.terminal.output import Output
 from tui.errors import OutOfReachError, UsageError
 from tui.pod.log_refs import names_a_file, path_of
+from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.logs.dialects.dialect import Dialect
@@ -51,11 +52,16 @@ async def open_source(
 
 
 def worker_of(source: RunDirectory | SavedLog, worker: int | str | None, cache: Path | None) -> int | None:
-    """Return a worker's number, also for its address or host name. Raises UsageError for an unknown address."""
-    if not isinstance(worker, str):
-        return worker
+    """Return a worker's number, also for its address or host name.
+
+    Raises UsageError for an unknown address, and for a number that no worker of a run has.
+    """
     from tui.logs.saved_log import SavedLog
 
+    if not isinstance(worker, str):
+        if worker is not None and not isinstance(source, SavedLog):
+            _require_worker(source, worker)
+        return worker
     if isinstance(source, SavedLog):
         name, number = source.name, source.worker_at(worker, cache)
     else:
@@ -66,6 +72,17 @@ def worker_of(source: RunDirectory | SavedLog, worker: int | str | None, cache: 
         remedy = f"tpu-tui cores {name} shows workers and addresses"
         raise UsageError(f"{name} has no worker at {worker}", remedy=remedy)
     return number
+
+
+def _require_worker(directory: RunDirectory, worker: int) -> None:
+    indices = [vm.index for vm in directory.run.workers]
+    if worker not in indices:
+        raise UsageError(f"{directory.id} has no worker {worker}", remedy=what_it_has("worker", indices))
+
+
+def what_it_has(noun: str, known: Sequence[int]) -> str:
+    """Return which workers or cores a log has: `it has workers 0-3`."""
+    return f"it has {name_ranks(noun, known)}" if known else f"no line names a {noun}"
 
 
 def print_read_problem(source: RunDirectory | SavedLog, out: Output) -> int:

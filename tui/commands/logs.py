@@ -6,19 +6,18 @@ import argparse
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.log_source import add_ref, open_file, open_source, worker_of
+from tui.commands.log_source import add_ref, open_file, open_source, what_it_has, worker_of
 from tui.commands.parser.argument_types import integer, moment, worker_or_address
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output, to_json_text
 from tui.errors import UsageError
 from tui.settings.home import open_regular
-from tui.text.ranks import name_ranks
 
 if TYPE_CHECKING:
     from tui.logs.files.line_filter import Choice
@@ -75,7 +74,7 @@ def _nothing_in_saved_log(log: SavedLog, choice: Choice, cache: Path | None) -> 
     from tui.logs.files.line_filter import Choice
 
     if choice.worker is not None and choice.worker not in (workers := log.workers(cache)):
-        return f"No lines of worker {choice.worker} in {log.name} ({_what_it_has('worker', workers)})."
+        return f"No lines of worker {choice.worker} in {log.name} ({what_it_has('worker', workers)})."
     if choice.core is not None and (sentence := _no_such_core(log.name, choice.core, log.core_rows(cache=cache))):
         return sentence
     if choice.since is not None and not any(log.picked(Choice(since=-math.inf), cache=cache)):
@@ -86,12 +85,7 @@ def _nothing_in_saved_log(log: SavedLog, choice: Choice, cache: Path | None) -> 
 def _no_such_core(name: str, core: int, rows: Iterable[Mapping[str, Any]]) -> str:
     """Say that a log has no lines about this core; empty where it has some."""
     cores = [row["core"] for row in rows if row["core"] is not None]
-    return "" if core in cores else f"No lines about core {core} in {name} ({_what_it_has('core', cores)})."
-
-
-def _what_it_has(noun: str, known: Sequence[int]) -> str:
-    """Return which workers or cores a log has: `it has workers 0-3`."""
-    return f"it has {name_ranks(noun, known)}" if known else f"no line names a {noun}"
+    return "" if core in cores else f"No lines about core {core} in {name} ({what_it_has('core', cores)})."
 
 
 async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -103,7 +97,6 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     if not isinstance(source, RunDirectory):
         return _show_saved(source, operator.settings.home / "cache", args, out) or code
     args.worker = worker_of(source, args.worker, None)
-    _require_worker(source, args.worker)
     if len(source.run.workers) == 1 and args.worker is None:
         args.worker = source.run.workers[0].index
     if args.follow:
@@ -127,12 +120,6 @@ async def _nothing_found(operator: Operator, directory: RunDirectory, core: int 
         return sentence
     yet = "" if operator.runs.status_of(directory).state.is_over else " yet"
     return f"No matching lines in {directory.id}{yet}."
-
-
-def _require_worker(directory: RunDirectory, worker: int | None) -> None:
-    indices = [vm.index for vm in directory.run.workers]
-    if worker is not None and worker not in indices:
-        raise UsageError(f"{directory.id} has no worker {worker}", remedy=_what_it_has("worker", indices))
 
 
 def _read_mirror(directory: RunDirectory, args: argparse.Namespace) -> Iterable[bytes] | None:
