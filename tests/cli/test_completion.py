@@ -194,3 +194,11 @@ def test_the_slices_of_the_typed_profile_are_proposed_and_no_large_library_is_im
         [sys.executable, "-c", program], env=shell.environ, check=True, capture_output=True, text=True
     )
     assert answer.stdout.splitlines() == ["delete", "pod-of-one", "set()"]
+
+
+def test_only_runs_are_proposed_for_deletion_and_no_runs_where_a_slice_is_wanted(home: Shell) -> None:
+    def proposed(line: str) -> str:
+        return home.call("completion", "--list", "words", f"--line={line}").out
+
+    assert proposed("tpu-tui runs delete ") == f"{RUN}\n"
+    assert proposed("tpu-tui runs ") == "delete\nthe-pod\n"

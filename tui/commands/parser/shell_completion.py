@@ -58,6 +58,8 @@ Bash's `compgen -W` would execute a `$(…)` in a name, and names of slices can 
 """
 _FILES = {"bash": 'compgen -f -- "$1"', "zsh": "_files", "fish": "__fish_complete_path (commandline -ct)"}
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9.@_-]")
+_DELETE = "delete"
+"""The word after `runs` that runs follow, not a slice."""
 _RECENT_RUNS = 20
 """Number of newest runs whose slices are proposed."""
 
@@ -119,6 +121,8 @@ def _kind_of(argument: argparse.Action) -> str:
 
 def list_names(kind: str, given: Mapping[str, Any], line: str) -> Iterator[str]:
     """Yield the names of one of `NAME_KINDS` for the line that is being typed."""
+    if kind == "words" and _DELETE in line.split():
+        kind = "runs"
     return _LISTS[kind](_settings(given, line))
 
 
@@ -204,9 +208,8 @@ def _remembered(kind: str, settings: Settings) -> Iterator[str]:
 
 def _words(settings: Settings) -> Iterator[str]:
     """Yield what may follow `runs`."""
-    yield "delete"
+    yield _DELETE
     yield from _slices(settings)
-    yield from _runs(settings)
 
 
 _LISTS: dict[str, Callable[[Settings], Iterator[str]]] = {
