@@ -84,7 +84,12 @@ def test_further_words_may_follow_an_option() -> None:
 
 
 def test_a_word_too_many_is_refused_with_the_commands_own_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for name, words in (("status", ["run", "more"]), ("runs", ["--bogus"]), ("config show", ["x"])):
+    for name, words in (
+        ("status", ["run", "more"]),
+        ("runs", ["--bogus"]),
+        ("runs delete", ["run", "--on", "nowhere"]),
+        ("config show", ["x"]),
+    ):
         with pytest.raises(SystemExit):
             parse([*name.split(), *words])
         printed = capsys.readouterr().err

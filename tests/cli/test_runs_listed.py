@@ -210,6 +210,7 @@ def test_runs_of_other_projects_are_counted_and_listed_when_wanted(shell: Shell)
     assert listed("--hosts", str(hosts))[0] == {"lab"}
     hosts.write_text("10.0.0.2\n")
     assert listed("--hosts", str(hosts))[0] == set()
-    refused = shell.call("runs", "delete", "--all")
-    assert refused.code == 2
-    assert "runs delete does not take --all" in refused.errors
+    for option in ("--all", "--offline"):
+        refused = shell.call("runs", "delete", option)
+        assert refused.code == 2
+        assert f"runs delete does not take {option}" in refused.errors

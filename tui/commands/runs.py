@@ -41,8 +41,9 @@ def add_command(commands: Commands) -> None:
 async def runs_command(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """List runs, or delete ended ones."""
     if args.words[:1] == ["delete"]:
-        if args.all:
-            raise UsageError("runs delete does not take --all", remedy="name the runs: tpu-tui runs delete RUN …")
+        if args.all or args.offline:
+            option = "--all" if args.all else "--offline"
+            raise UsageError(f"runs delete does not take {option}", remedy="tpu-tui runs delete --help")
         from tui.commands.runs_delete import delete_runs
 
         return await delete_runs(args, operator, out)

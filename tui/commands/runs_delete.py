@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import RUN, ago
-from tui.commands.parser.commands import Parser
+from tui.commands.parser.commands import GLOBAL_OPTIONS, Parser
 from tui.commands.terminal.output import ANSWER_IS_NO, Output
 from tui.commands.terminal.prompts import agrees, has_terminal, require_terminal
 from tui.commands.terminal.refusals import read_only_error
@@ -53,6 +53,7 @@ def delete_parser() -> Parser:
         prog="tpu-tui runs delete",
         description="Delete ended runs and their logs, here and on their workers. At a terminal, the command lists "
         "what it will delete and asks; elsewhere it needs --yes. A live run is never deleted.",
+        epilog=GLOBAL_OPTIONS,
     )
     add_delete_options(parser)
     parser.add_argument("words", metavar="RUN", nargs="*", help=RUN)

@@ -12,7 +12,7 @@ from tui.commands.terminal import stdio
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
-_GLOBAL_OPTIONS = "For global options such as --json, --profile and --zone, see tpu-tui --help"
+GLOBAL_OPTIONS = "For global options such as --json, --profile and --zone, see tpu-tui --help"
 
 
 class Parser(argparse.ArgumentParser):
@@ -64,10 +64,12 @@ class Commands:
     def add(self, name: str, *, help: str, **options: Any) -> Parser:  # noqa: A002
         """Add a command; its help begins with the sentence that describes it in the list of commands."""
         options.setdefault("description", f"{help[0].upper()}{help[1:]}.")
-        parser = self._below.add_parser(name, help=help, epilog=_GLOBAL_OPTIONS, parents=self.parents, **options)
+        parser = self._below.add_parser(name, help=help, epilog=GLOBAL_OPTIONS, parents=self.parents, **options)
         self._parsers[name] = parser
         return parser
 
     def actions_of(self, parser: Parser, *, required: bool = True) -> Commands:
-        """Return the actions below a command, to add some; `required` refuses the command without an action."""
+        """Return the actions below a command, to add some; without `required`, none means to list."""
+        if not required:
+            parser.description = f"{parser.description} Without an action, the command lists what there is."
         return Commands(parser, dest="action", metavar="ACTION", parents=self.parents, required=required)

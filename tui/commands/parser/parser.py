@@ -77,7 +77,7 @@ def global_options() -> Parser:
     add = parser.add_argument
     add("--profile", help="use the settings saved under this name")
     add("--project", help="Google Cloud project")
-    add("--zone", action="append", help="zone to look in; repeatable (default: every zone)")
+    add("--zone", action="append", help="zone to look in; repeatable (default: the profile's or gcloud's, else every zone)")
     add("--hosts", metavar="FILE", type=file, help="a file of SSH hosts to use instead of the API, one per line")
     add("--user", help="user to log in as")
     add("--identity", metavar="FILE", type=file, help="private SSH key file")
@@ -124,9 +124,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     if rest[:1] == [_HELP]:
         rest = [*rest[1:], "--help"]
     parser = build_parser(rest[0] if rest else None)
+    _name_action_of_word(rest, parser)
     _refuse_unknown_option(rest, shared, parser)
     _refuse_unknown_command(rest, parser)
-    _print_help_of_word(rest, parser)
     args, left_over = parser.parse_known_args(rest)
     _take_further_words(args, left_over, parser)
     args.argv = [as_text(word) for word in words[cut + 1 :]]
@@ -145,18 +145,20 @@ def _refuse_unknown_command(words: list[str], parser: Parser) -> None:
             if current is parser:
                 parser.refuse(f"no such command: {word}", suggest_command(word, COMMANDS))
             actions = ", ".join(current.commands)
-            current.refuse(
-                f"no such action of {current.prog}: {word}", suggest(word, current.commands) or f"use {actions}"
-            )
+            alone = f"; {current.prog} alone lists them" if current.get_default("run") else ""
+            remedy = suggest(word, current.commands) or f"use {actions}{alone}"
+            current.refuse(f"no such action of {current.prog}: {word}", remedy)
         current = current.commands.get(word, current)
 
 
-def _print_help_of_word(words: list[str], parser: Parser) -> None:
-    """Print the help of an action that a command parses itself, e.g. `runs delete --help`, and exit."""
+def _name_action_of_word(words: list[str], parser: Parser) -> None:
+    """Name an action that a command parses itself, e.g. `runs delete`, in errors; print its help and exit if asked."""
     command_parser = find_parser(words, parser)
     actions = command_parser.get_default("help_of") if command_parser else None
-    if actions and words[1:2] and words[1] in actions and {"-h", "--help"} & {*words[2:]}:
-        actions[words[1]].parse_args(["--help"])
+    if command_parser and actions and words[1:2] and words[1] in actions:
+        command_parser.prog = actions[words[1]].prog
+        if {"-h", "--help"} & {*words[2:]}:
+            actions[words[1]].parse_args(["--help"])
 
 
 def _refuse_unknown_option(words: list[str], shared: Parser, parser: Parser) -> None:
