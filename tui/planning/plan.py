@@ -167,11 +167,15 @@ def _generation_warnings(old: Accelerator, new: Accelerator) -> list[str]:
     if old.generation == new.generation:
         return []
     sizes = [f"{_core(new)} instead of {_core(old)}"] if _core(new) != _core(old) else []
-    sizes.append(f"{new.hbm_gib} GiB instead of {old.hbm_gib}")
-    return [
-        f"{old.generation} and {new.generation} cores differ ({', '.join(sizes)}): "
-        "keep the same batch per core to start with, measure, then raise it until memory is full"
-    ]
+    if new.hbm_gib != old.hbm_gib:
+        sizes.append(f"{new.hbm_gib} GiB instead of {old.hbm_gib}")
+    differences = f" ({', '.join(sizes)})" if sizes else ""
+    advice = (
+        "the batch per core may not fit any more: measure, and lower it if memory runs out"
+        if new.hbm_gib < old.hbm_gib
+        else "measure, then raise the batch per core until memory is full"
+    )
+    return [f"{old.generation} and {new.generation} cores differ{differences}: {advice}"]
 
 
 def _core(kind: Accelerator) -> str:
