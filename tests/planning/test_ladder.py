@@ -84,6 +84,8 @@ def test_no_larger_size_is_advised_after_one_without_success_or_rate() -> None:
         assert not ladder.go_up
         assert printed in ladder.advice
         assert ladder.rungs[1].efficiency is None
+    worked, failed = run("v3-8", None, name="worked"), run("v3-8", 1.0, succeeded=False, name="failed")
+    assert make_ladders([worked, failed])[0].rungs[0].run == "worked"
 
 
 def test_generations_are_not_compared_and_the_largest_type_has_no_next_one() -> None:

@@ -153,9 +153,9 @@ def _ladder(generation: str, sizes: dict[_Size, list[FinishedRun]], worth: float
 def _rung(size: _Size, runs: list[FinishedRun], smallest: float | None, worth: float) -> Rung:
     rates = [(_rate_of(run), run) for run in runs if run.succeeded and _rate_of(run)]
     if not rates:
-        worked = any(run.succeeded for run in runs)
-        verdict = "works, but reported no rate" if worked else "no successful run yet"
-        return Rung(size.name, size.cores, runs[-1].run, None, None, None, verdict)
+        succeeded = [run for run in runs if run.succeeded]
+        verdict = "works, but reported no rate" if succeeded else "no successful run yet"
+        return Rung(size.name, size.cores, (succeeded or runs)[-1].run, None, None, None, verdict)
     real = [(rate, run) for rate, run in rates if not run.rehearsal]
     rate, run = max(real or rates, key=lambda pair: pair[0])
     per_core = round_figure(rate / size.cores)
