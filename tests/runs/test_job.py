@@ -137,6 +137,11 @@ def test_a_container_under_pjrt_gets_the_variable_of_the_runtime() -> None:
     assert text.endswith(" image true\n")
 
 
+def test_a_port_for_the_xrt_server_is_refused_where_there_is_none() -> None:
+    with pytest.raises(UsageError, match="--tpuvm-server-port needs the XRT runtime"):
+        check_spec(LaunchSpec(a_run(tpuvm_server_port=51012), {}, Access()))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -13,6 +13,7 @@ from tui.pod.run import Run
 from tui.pod.secrets import mask_secrets
 from tui.pod.slice import Slice
 from tui.pod.worker import MOST_PORT
+from tui.pod.xrt_cluster import SERVER_PORT
 from tui.procs.file_limit import check_file_limit
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.docker_run import check_docker
@@ -102,6 +103,8 @@ def check_spec(spec: LaunchSpec) -> None:
     check_docker(job)
     if not 0 < job.tpuvm_server_port <= MOST_PORT:
         raise UsageError(f"--tpuvm-server-port {job.tpuvm_server_port} is not a port", remedy=f"1 to {MOST_PORT}")
+    if job.tpuvm_server_port != SERVER_PORT and job.runtime != "xrt":
+        raise UsageError("--tpuvm-server-port needs the XRT runtime", remedy="add --runtime xrt")
     if spec.run.tpu_node and job.runtime == "pjrt":
         raise UsageError(
             f"{spec.run.slice} drives TPU Node {spec.run.tpu_node}, which PJRT cannot use",
