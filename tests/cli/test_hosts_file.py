@@ -139,7 +139,7 @@ def test_invalid_options_of_a_launch_are_reported_before_the_hosts_file_is_read(
     lab.hosts.unlink()
     for words, expected in (
         (("--env", "A B=c"), "'A B' is not a valid variable name"),
-        (("--phase-timeout", "x=3"), "no timeout 'x=3'"),
+        (("--phase-timeout", "x=3"), "there is no timeout 'x=3'"),
     ):
         answer = lab.call("launch", "lab", *words, "--", "true")
         assert (answer.code, expected in answer.errors) == (2, True), answer.errors

@@ -353,7 +353,7 @@ def denied_error(
     worker: int | None, login: Endpoint, tried: int, locked: list[str], slice_: str | None, words: str, os_login: bool
 ) -> SshError:
     """Return the error for keys that the server refuses; `locked` are key files that are still encrypted."""
-    keys = "1 SSH key" if tried == 1 else f"{tried} SSH keys"
+    keys = "SSH key" if tried == 1 else f"{tried} SSH keys"
     copy_id = f" (`ssh-copy-id {one_line(login.user)}@{login.host}` for a machine outside Google Cloud)"
     return (_DENIED_BY_OS_LOGIN if os_login else _DENIED).error(
         worker,

@@ -41,8 +41,8 @@ class QueueLifecycle:
         queued = await self._require_queued(path, what)
         nodes = await self._existing(queued)
         if nodes and not force:
-            remedy = "add --force to delete them too"
-            raise UsageError(what, why=f"it has {', '.join(nodes)}", remedy=remedy)
+            remedy = "add --force to delete them, too"
+            raise UsageError(what, why=f"it has slices: {', '.join(nodes)}", remedy=remedy)
         if dry_run:
             also = f", and {', '.join(nodes)} with the disks of their workers" if nodes else ""
             yield f"would delete queued resource {name} in {zone}, now {_state(queued)}{also}"

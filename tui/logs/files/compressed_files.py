@@ -89,7 +89,7 @@ def regular(path: Path) -> tuple[Path, IO[bytes] | None]:
     with explain_errors(path):
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
-            raise UsageError(f"{path} is a directory", remedy="name a log file, or a run by its id")
+            raise UsageError(f"{path} is a directory", remedy="name a log file; tpu-tui runs lists the runs")
         if stat.S_ISREG(mode):
             return path, None
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):

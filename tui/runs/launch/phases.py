@@ -36,7 +36,7 @@ def _pair(word: str) -> tuple[str, float]:
     phase, _, text = word.partition("=")
     if phase not in _SETTABLE:
         raise UsageError(
-            f"no timeout {word!r} can be set", remedy="PHASE=SECONDS, with one of " + ", ".join(_SETTABLE)
+            f"there is no timeout {word!r}", remedy="PHASE=SECONDS, with one of " + ", ".join(_SETTABLE)
         )
     try:
         seconds = float(text)
