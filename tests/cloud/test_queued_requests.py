@@ -158,7 +158,10 @@ async def test_deleting_a_request_deletes_its_slices_by_force_only_and_waits_unt
     await created(cloud, queue=QueueRequest(nodes=2))
     with pytest.raises(UsageError) as caught:
         _ = [line async for line in cloud.api.queue.delete("local-a", "pod")]
-    assert (caught.value.why, caught.value.remedy) == ("it has slices: pod-0, pod-1", "add --force to delete them, too")
+    assert (caught.value.why, caught.value.remedy) == (
+        "it has slices: pod-0, pod-1",
+        "add --force to delete them, too",
+    )
     would = [line async for line in cloud.api.queue.delete("local-a", "pod", force=True, dry_run=True)]
     assert would == [
         "would delete queued resource pod in local-a, now ACTIVE, and pod-0, pod-1 with the disks of their workers"

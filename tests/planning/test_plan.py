@@ -102,7 +102,8 @@ def test_another_generation_and_a_huge_batch_have_warnings() -> None:
     assert "LARS" in plan.warnings[1]
     assert "raise the batch per core" in plan.warnings[0]
     assert make_plan("v2-8", "v4-512", batch_size=1024).warnings[1:] == ()
-    assert "8 GiB instead of 16): the batch per core may not fit" in make_plan("v3-8", "v2-8", batch_size=8).warnings[0]
+    smaller = make_plan("v3-8", "v2-8", batch_size=8).warnings[0]
+    assert "8 GiB instead of 16): the batch per core may not fit" in smaller
     assert "GiB" not in make_plan("v3-32", "v5litepod-16", batch_size=1024).warnings[0]
 
 

@@ -114,7 +114,10 @@ async def list_types(_args: argparse.Namespace, operator: Operator, out: Output)
     if out.as_json:
         out.document(rows)
     elif rows:
-        cells = [(row["zone"], row["type"], ", ".join(row["topologies"]) or None, len(row["versions"]) or None) for row in rows]
+        cells = [
+            (row["zone"], row["type"], ", ".join(row["topologies"]) or None, len(row["versions"]) or None)
+            for row in rows
+        ]
         out.table(("zone", "type", "topologies", "versions"), cells, right=("versions",))
         out.text()
         versions = [(offer.zone, ", ".join(offer.versions)) for offer in listing.offers if offer.versions]

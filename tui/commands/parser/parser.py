@@ -77,7 +77,7 @@ def global_options() -> Parser:
     add = parser.add_argument
     add("--profile", help="use the settings saved under this name")
     add("--project", help="Google Cloud project")
-    add("--zone", action="append", help="zone to look in; repeatable (default: the profile's or gcloud's, else every zone)")
+    add("--zone", action="append", help="zone to look in; repeatable (default: the profile's or gcloud's, else all)")
     add("--hosts", metavar="FILE", type=file, help="a file of SSH hosts to use instead of the API, one per line")
     add("--user", help="user to log in as")
     add("--identity", metavar="FILE", type=file, help="private SSH key file")
@@ -152,7 +152,7 @@ def _refuse_unknown_command(words: list[str], parser: Parser) -> None:
 
 
 def _name_action_of_word(words: list[str], parser: Parser) -> None:
-    """Name an action that a command parses itself, e.g. `runs delete`, in errors; print its help and exit if asked."""
+    """Name an action that a command parses itself, such as `runs delete`, in errors; or print its help and exit."""
     command_parser = find_parser(words, parser)
     actions = command_parser.get_default("help_of") if command_parser else None
     if command_parser and actions and words[1:2] and words[1] in actions:

@@ -35,9 +35,7 @@ _SETTABLE = tuple(field.name for field in fields(PhaseTimeouts))
 def _pair(word: str) -> tuple[str, float]:
     phase, _, text = word.partition("=")
     if phase not in _SETTABLE:
-        raise UsageError(
-            f"there is no timeout {word!r}", remedy="PHASE=SECONDS, with one of " + ", ".join(_SETTABLE)
-        )
+        raise UsageError(f"there is no timeout {word!r}", remedy="PHASE=SECONDS, with one of " + ", ".join(_SETTABLE))
     try:
         seconds = float(text)
     except ValueError:
