@@ -123,9 +123,9 @@ class LocalPod:
         path = profile_path(self.home, LOCAL_PROFILE)
         if path.exists() and (owner := _live_owner(self.home)):
             raise UsageError(
-                "A local pod is already running",
+                "a local pod is already running",
                 why=f"process {owner} wrote {path}",
-                remedy=f"Stop it (kill {owner}), or set another TPU_TUI_HOME.",
+                remedy=f"stop it (kill {owner}), or set another TPU_TUI_HOME",
             )
 
     async def _start(self) -> None:

@@ -21,9 +21,9 @@ def require_linux() -> None:
     """Raise UsageError, which names an alternative, on a system that cannot run a local pod."""
     if not sys.platform.startswith("linux"):
         raise UsageError(
-            "A local pod needs Linux",
+            "a local pod needs Linux",
             why=f"its guardian finds processes in /proc, which {sys.platform} does not have",
-            remedy="Run it in a Linux machine or container; tpu-tui replay FILE shows a saved log here.",
+            remedy="run it on a Linux machine or in a container; tpu-tui replay FILE shows a saved log here",
         )
 
 
@@ -69,7 +69,7 @@ def check_memory(workers: int, cores: int) -> None:
     fits = max((n for n in range(1, workers) if memory_needed(n, cores) <= available), default=1)
     size = f"{format_count(workers, 'worker')} with {format_count(cores, 'core')} each"
     raise TpuTuiError(
-        f"The demo needs {needed / GIB:.1f} GiB to train on {size}",
+        f"the demo needs {needed / GIB:.1f} GiB to train on {size}",
         why=f"{available / GIB:.1f} GiB are free",
-        remedy=f"Use --workers {fits}{' --cores 1' if cores > 1 else ''}, or --job rehearsal, which does not train.",
+        remedy=f"use --workers {fits}{' --cores 1' if cores > 1 else ''}, or --job rehearsal, which does not train",
     )

@@ -101,7 +101,7 @@ class Bucket:
             await within(self._make_bucket(), READY_TIMEOUT_S)
         except (ClientError, OSError, ValueError, asyncio.TimeoutError) as error:
             await self.close()
-            raise TpuTuiError("The local pod's bucket did not start", why=self._last_log_line()) from error
+            raise TpuTuiError("the local pod's bucket did not start", why=self._last_log_line()) from error
 
     async def _launch(self, listener: socket.socket, environment: Mapping[str, str]) -> asyncio.subprocess.Process:
         with (self._directory / "bucket.log").open("ab") as log:
@@ -151,7 +151,7 @@ class Bucket:
             session.post(url, json=bucket) as answer,
         ):
             if answer.status not in (200, 409):
-                raise TpuTuiError(f"The bucket {self.url} could not be created", why=(await answer.text()).strip())
+                raise TpuTuiError(f"the bucket {self.url} could not be created", why=(await answer.text()).strip())
 
     def _last_log_line(self) -> str:
         log = self._directory / "bucket.log"

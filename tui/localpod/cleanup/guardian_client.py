@@ -57,7 +57,7 @@ class GuardianClient:
         )
         assert guardian.stdout is not None
         if not await guardian.stdout.readline():
-            raise TpuTuiError("The local pod's guardian did not start", why=f"exit code {await guardian.wait()}")
+            raise TpuTuiError("the local pod's guardian did not start", why=f"exit code {await guardian.wait()}")
         return guardian
 
     async def _keep(self) -> None:
@@ -103,7 +103,7 @@ class GuardianClient:
             waited_for: set[asyncio.Future[Any]] = {future, keeping}
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
             if not future.done() and self._guardian is not None:
-                raise TpuTuiError("The local pod's guardian is gone", remedy="End this pod and start another.")
+                raise TpuTuiError("the local pod's guardian is gone", remedy="end this pod and start another")
 
     async def close(self) -> None:
         """Let the guardian end the whole pod, and wait for its exit. If it was killed, start another one first."""

@@ -101,7 +101,7 @@ def _claim_if_free(first: int, workers: int, port: int) -> Net | None:
 
 def _no_room(workers: int, why: str) -> TpuTuiError:
     return TpuTuiError(
-        f"No loopback addresses for {format_count(workers, 'worker')}",
+        f"no loopback addresses for {format_count(workers, 'worker')}",
         why=why,
-        remedy="Use fewer workers, raise the limit of open files (ulimit -n), or end other local pods.",
+        remedy="use fewer workers, raise the limit of open files (ulimit -n), or end other local pods",
     )

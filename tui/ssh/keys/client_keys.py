@@ -178,7 +178,7 @@ class ClientKeys:
                 raise UsageError("this is not a private key", why=f"{path}: {error}") from error
         except OSError as error:
             if is_named:
-                raise UsageError("the key file cannot be read", why=str(error)) from error
+                raise UsageError("the key file cannot be read", why=f"{path}: {error.strerror}") from error
 
     def _take(self, key: ClientKey) -> None:
         from tui.ssh.asyncssh_import import asyncssh

@@ -254,6 +254,6 @@ def host_key_not_saved(worker: int | None, path: str | None, error: OSError) -> 
         Reason.HOST_KEY_UNKNOWN,
         "its host key was accepted but could not be saved",
         worker=worker,
-        why=str(error),
+        why=error.strerror or str(error),
         remedy=f"make {path} writable",
     )
