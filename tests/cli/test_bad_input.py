@@ -88,6 +88,12 @@ def test_opening_a_saved_log_as_a_run_is_refused_with_the_command_that_replays_i
     assert f"tpu-tui replay {log}" in shown.decode()
 
 
+def test_a_log_from_standard_input_is_not_replayed_because_the_console_reads_keys_there(newcomer: Shell) -> None:
+    answer = newcomer.call("replay", "-")
+    assert answer.code == 2
+    assert "the console cannot read a log from standard input" in answer.errors
+
+
 def test_an_unreadable_hosts_file_is_refused_with_the_format_of_one(newcomer: Shell) -> None:
     for name, expected in (("nope.txt", "no such hosts file"), (".", "is a directory")):
         assert_refused(
