@@ -16,7 +16,9 @@ from tui.pod.log_refs import STDIN
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
     replay = commands.add("replay", help="open the console on a saved log")
-    replay.add_argument("ref", metavar="FILE", type=string, help="a log file (compressed is fine), or gs://BUCKET/OBJECT")
+    replay.add_argument(
+        "ref", metavar="FILE", type=string, help="a log file (compressed is fine), or gs://BUCKET/OBJECT"
+    )
     replay.set_defaults(run_blocking=replay_log)
 
 
