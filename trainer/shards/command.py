@@ -334,7 +334,7 @@ def _parser() -> argparse.ArgumentParser:
     cifar = add_source("cifar10", help="from cifar-10-python.tar.gz, or where it was unpacked")
     cifar.add_argument("archive", help="the downloaded file, or the directory where it was unpacked")
     classes = add_source("folder", help="from DIR/CLASS/*.jpg or DIR/{train,val}/CLASS/*.jpg")
-    classes.add_argument("images", help="the directory DIR")
+    classes.add_argument("images", help="the directory with CLASS/*.jpg or {train,val}/CLASS/*.jpg")
     classes.add_argument(
         "--val-fraction", type=float, default=0.1, metavar="X", help=f"share for validation {default}"
     )
