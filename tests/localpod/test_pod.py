@@ -103,7 +103,7 @@ async def test_a_second_pod_in_the_same_home_is_refused_with_the_first_ones_proc
 async def test_a_start_that_fails_leaves_nothing(pod_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pod = LocalPod(pod_home)
     monkeypatch.setattr(loopback_addresses, "PORTS", ())
-    with pytest.raises(TpuTuiError, match="No loopback addresses"):
+    with pytest.raises(TpuTuiError, match="no loopback addresses"):
         await pod.start()
     assert not pod.directory.exists()
     assert not (pod_home / "profiles" / "local.toml").exists()
