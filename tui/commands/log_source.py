@@ -56,10 +56,12 @@ def worker_of(source: RunDirectory | SavedLog, worker: int | str | None, cache: 
 
     Raises UsageError for an unknown address, and for a number that no worker of a run has.
     """
+    if worker is None:
+        return None
     from tui.logs.saved_log import SavedLog
 
-    if not isinstance(worker, str):
-        if worker is not None and not isinstance(source, SavedLog):
+    if isinstance(worker, int):
+        if not isinstance(source, SavedLog):
             _require_worker(source, worker)
         return worker
     if isinstance(source, SavedLog):
