@@ -108,7 +108,7 @@ def train_epoch(run: TrainingRun, epoch: int, first: int = 0) -> tuple[int, floa
     if run.leads:
         write_line(progress.train_end_line(epoch, took, replica_samples, slice_rate, datetime.now()))
         write_line(progress.waiting_line(epoch, waits, took))
-    run.events.add(epoch * steps, epoch_global_rate=slice_rate, epoch_waiting_percent=100 * max(waits) / took)
+    run.add_epoch_points(epoch, epoch_global_rate=slice_rate, epoch_waiting_percent=100 * max(waits) / took)
     if config.metrics_debug:
         write_line(run.compilation.metrics_line(epoch))
     return replicas.world * replica_samples, took
@@ -148,7 +148,7 @@ def evaluate(run: TrainingRun, epoch: int) -> float:
     if run.leads:
         own_accuracy = 100 * float(counts[0]) / max(1, samples)
         write_line(progress.test_end_line(epoch, reduced, own_accuracy, samples, datetime.now()))
-    run.events.add(epoch * run.resumption.steps, test_accuracy=reduced)
+    run.add_epoch_points(epoch, test_accuracy=reduced)
     return reduced
 
 

@@ -57,6 +57,10 @@ class TrainingRun:
         half = self.config.data.shuffle_buffer // 2 // self.config.optimizer.batch_size
         return max(0, self.resumption.steps - max(1, half))
 
+    def add_epoch_points(self, epoch: int, **values: float) -> None:
+        """Add points at an epoch's last step: a run that resumes from its end voids all from the next step on."""
+        self.events.add(epoch * self.resumption.steps - 1, **values)
+
 
 def start(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> TrainingRun:
     """Find the data, build the model or restore it from a checkpoint, and check that they fit together."""
