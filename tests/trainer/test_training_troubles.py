@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.timing
 
 from tests.trainer import collectives, layouts
 from tests.trainer.conftest import Pod, Worker, skip_without_packages
+from tests.trainer.test_training import event_curves
 
 skip_without_packages()
 
@@ -150,6 +152,16 @@ def test_a_training_that_diverges_ends_in_a_sentence_and_nothing_of_it_is_kept(
     passed_over: list[str] = []
     assert store.find_newest(str(tmp_path / "kept"), Identity("tiny", 10, ""), passed_over.append)
     assert not passed_over
+
+
+def test_the_curves_of_a_training_that_diverges_show_it(pod: Pod, shapes: str, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    too_fast = ["--learning-rate", "1e9", "--warmup-epochs", "0"]
+    [worker] = pod.run([*TINY, "--data", shapes, *too_fast, "--logdir", str(tmp_path / "logs")])
+    assert worker.exit_code == 2, worker
+    [file] = (tmp_path / "logs").iterdir()
+    *_, (_, loss) = event_curves(file.read_bytes())["train/loss"]
+    assert not math.isfinite(loss)
 
 
 def test_a_training_without_a_reader_of_its_log_saves_and_ends(pod: Pod, shapes: str, tmp_path: Path) -> None:

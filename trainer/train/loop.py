@@ -36,7 +36,8 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
     run = start(replicas, config, stopping)  # finds the data, builds the model, resumes from a checkpoint
     stopping.is_training = True
     samples, seconds = 0, 0.0  # of the whole slice, since this start or resumption
-    with contextlib.closing(run.input):
+    # The events are closed also where the run fails: their last points may show why.
+    with contextlib.closing(run.events), contextlib.closing(run.input):
         for epoch in range(run.begins.epoch, config.optimizer.epochs + 1):
             first = run.begins.step if epoch == run.begins.epoch else 0
             if first < run.resumption.steps:  # otherwise only this epoch's evaluation is due
@@ -46,9 +47,8 @@ def train(replicas: Replicas, config: TrainConfig, stopping: StopSignal) -> int:
             run.events.flush()  # before a checkpoint, since a run that resumes from it does not write these again
             if accuracy is not None:
                 _save_if_best(run, epoch, accuracy)
-    run.resumption.save(config.optimizer.epochs + 1, 0)
-    verify_in_step(run.model, replicas)  # nothing else would show that a replica fell out of step
-    run.events.close()
+        run.resumption.save(config.optimizer.epochs + 1, 0)
+        verify_in_step(run.model, replicas)  # nothing else would show that a replica fell out of step
     if run.leads:
         rate = samples / seconds if seconds else None
         for line in progress.total_lines(time.monotonic() - started_at, run.resumption.best, rate):
@@ -191,7 +191,6 @@ def _stop(run: TrainingRun, position: str, epoch: int, step: int) -> NoReturn:
             write_error(f"Stopping {position}, because the log's reader has gone.")
     run.stopping.received = True
     run.resumption.save(epoch, step)
-    run.events.close()
     raise StoppedError(f"Stopped {position}")
 
 
