@@ -133,6 +133,9 @@ def own_handlers() -> Iterator[None]:
     [
         (["--shards", "0"], "0 is not a whole number of at least 1"),
         (["--rounds", "x"], "x is not a whole number of at least 1"),
+        (["--size", "8"], "8 is not a whole number between 32 and 4096"),
+        (["--loaders", "-1"], "-1 is not a whole number between 0 and 512"),
+        (["--rows", "nothing", "--work", "/nowhere"], "There is no row nothing"),
         (["--images", "20"], "Not even one batch of 64 can be made: there are 20 images"),
         (["--work", "/nowhere"], "Cannot make a directory in /nowhere: No such file"),
     ],

@@ -88,7 +88,10 @@ def test_tensorboards_curves_are_those_in_the_log(trained: list[Worker], events:
     assert [step for step, _ in curves["train/loss"]] == list(range(20))
     accuracies = re.findall(r"Reduced Accuracy=([\d.]+)%", trained[0].out)
     assert [value for _, value in curves["test/accuracy"]] == pytest.approx([float(a) for a in accuracies], abs=0.01)
-    for curve in ("test/accuracy", "epoch/global_rate"):  # at the last step: a run resumed at step 10 voids 10 and later
+    for curve in (
+        "test/accuracy",
+        "epoch/global_rate",
+    ):  # a run resumed at step 10 voids 10 and later
         assert [step for step, _ in curves[curve]] == [9, 19]
     rates = re.findall(r"Reduced GlobalRate=([\d.]+)", trained[0].out)
     assert [value for _, value in curves["epoch/global_rate"]] == pytest.approx([float(r) for r in rates], abs=0.02)

@@ -20,17 +20,20 @@ import os
 import re
 import resource
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from trainer.bench_input import peers, rows
+from trainer.bench_input import object_store, peers, rows
 from trainer.bench_input.cpu_affinity import Cores, available, keep_to, split_cores
 from trainer.bench_input.fixtures import STOPS, lay_out
 from trainer.bench_input.rows import Material, Row
 from trainer.bench_input.table import DELAY_MS, Case, Measurement, Results, as_json, sweep_table, table
+from trainer.config import LARGEST_SIDE, LARGEST_STRIDE, MOST_LOADERS
 from trainer.data import loader_processes
 from trainer.distributed.child_cleanup import die_with_parent
 from trainer.errors import INTERRUPTED, REFUSED, TrainerError
@@ -197,9 +200,9 @@ SWEPT: dict[str, tuple[int, ...]] = {
 
 def sweep(options: argparse.Namespace, rounds: int) -> dict[str, dict[int, Measurement]]:
     """Measure C at DELAY_MS while changing one variable at a time; the options give the others."""
+    if object_store.binary() is None:
+        raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
     with lay_out(options) as (material, addresses, _):
-        if not addresses:
-            raise TrainerError("There is nothing to sweep over", why="fake-gcs-server is not installed")
         source = image_folder.folder(material.files, 0.0, 1)
         chosen = {
             (variable, value): Case(
@@ -251,10 +254,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             }
             lines = [json.dumps(rates, indent=1)] if options.json else sweep_table(measurements)
         else:
+            store = object_store.binary() is not None
+            chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=store)
+            if options.rows is not None:
+                chosen = select_cases(chosen, options.rows)
             with lay_out(options) as (material, addresses, store_files):
-                chosen = cases(cold=not options.warm_only, with_peers=not options.no_peers, store=bool(addresses))
-                if options.rows is not None:
-                    chosen = select_cases(chosen, options.rows)
                 results = experiment(material, addresses, store_files, chosen, options.rounds)
             result = as_json(material, chosen, results)
             lines = [json.dumps(result, indent=1)] if options.json else table(material, chosen, results)
@@ -281,16 +285,22 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m trainer.bench_input", description="Compare ways to feed a model.", allow_abbrev=False
     )
     add, default = command_line.add_argument, "(default: %(default)s)"
-    add("--images", type=_positive, default=IMAGES, help=f"pictures to make {default}")
+    add("--images", type=_whole, default=IMAGES, help=f"pictures to make {default}")
     add("--folder", metavar="DIR", help="use the JPEGs in DIR/CLASS/ instead")
     add("--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)")
-    add("--shards", type=_positive, default=SHARDS, help=f"number of shards {default}")
-    add("--batch", type=_positive, default=64, help=f"samples in a batch {default}")
-    add("--size", type=_positive, default=224, help=f"pixels per side {default}")
-    add("--buffer", type=_positive, default=1000, help=f"samples held to be shuffled {default}")
-    add("--loaders", type=int, default=0, help="loader processes of the trainer's rows (default: 0, threads only)")
-    add("--few", type=_positive, default=512, help="images of the rows with one object per image")
-    add("--rounds", type=_positive, default=ROUNDS, help=f"measurements of each row {default}")
+    add("--shards", type=_whole, default=SHARDS, help=f"number of shards {default}")
+    add("--batch", type=_whole, default=64, help=f"samples in a batch {default}")
+    add(
+        "--size",
+        type=partial(_whole, least=LARGEST_STRIDE, most=LARGEST_SIDE),
+        default=224,
+        help=f"pixels per side {default}",
+    )
+    add("--buffer", type=_whole, default=1000, help=f"samples held to be shuffled {default}")
+    loaders = "loader processes of the trainer's rows (default: 0, threads only)"
+    add("--loaders", type=partial(_whole, least=0, most=MOST_LOADERS), default=0, help=loaders)
+    add("--few", type=_whole, default=512, help="images of the rows with one object per image")
+    add("--rounds", type=_whole, default=ROUNDS, help=f"measurements of each row {default}")
     add("--rows", metavar="WORDS", help="only the rows with one of these words: A,B,C or webdataset,cold")
     add("--warm-only", action="store_true", help="leave out the rows with a cold page cache")
     add("--no-peers", action="store_true", help="leave out the other loaders")
@@ -299,8 +309,9 @@ def parser() -> argparse.ArgumentParser:
     return command_line
 
 
-def _positive(text: str) -> int:
-    """Parse a whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+def _whole(text: str, least: int = 1, most: int = sys.maxsize) -> int:
+    """Parse a whole number within bounds."""
+    if not text.isdecimal() or not least <= int(text) <= most:
+        bounds = f"of at least {least}" if most == sys.maxsize else f"between {least} and {most}"
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number {bounds}")
     return int(text)
