@@ -122,12 +122,13 @@ def test_a_checkpoint_of_counters_that_the_model_lacks_is_refused_with_one_of_th
 
 
 class StuckProxy:
-    """A proxy before the object store that stops for good in the middle of the upload of one object."""
+    """A proxy before the object store that stops for good in the middle of the upload or deletion of one object."""
 
-    def __init__(self, server: str, name: str, body: int) -> None:
-        """Listen; forward only `body` bytes of an upload to the object called `name`."""
+    def __init__(self, server: str, name: str, body: int, *methods: bytes) -> None:
+        """Listen; forward only `body` bytes of an upload to the object called `name`, or of what `methods` do."""
         host, port = server.removeprefix("http://").split(":")
         self._address, self._name, self._body = (host, int(port)), name.encode(), body
+        self._methods = methods or (b"POST", b"PUT")
         self.held = threading.Event()
         self._released = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -155,7 +156,7 @@ class StuckProxy:
                 whole = int(length[1]) if length else 0
                 while len(body) < whole and (part := client.recv(min(65536, whole - len(body)))):
                     body += part
-                if self._name in body[:1000] and head.startswith((b"POST", b"PUT")):
+                if self._name in head + body[:1000] and head.startswith(self._methods):
                     server.sendall(head + b"\r\n\r\n" + body[: self._body])
                     self.held.set()
                     self._released.wait()
@@ -174,12 +175,12 @@ class StuckProxy:
 
 
 @pytest.fixture
-def stuck_proxy(object_store: str) -> Iterator[Callable[[str, int], StuckProxy]]:
+def stuck_proxy(object_store: str) -> Iterator[Callable[..., StuckProxy]]:
     """Return a function that makes such a proxy."""
     made: list[StuckProxy] = []
 
-    def make(name: str, body: int) -> StuckProxy:
-        made.append(StuckProxy(object_store, name, body))
+    def make(name: str, body: int, *methods: bytes) -> StuckProxy:
+        made.append(StuckProxy(object_store, name, body, *methods))
         return made[-1]
 
     yield make
@@ -187,15 +188,21 @@ def stuck_proxy(object_store: str) -> Iterator[Callable[[str, int], StuckProxy]]
         each.close()
 
 
-def test_a_bucket_that_takes_no_checkpoint_is_named_before_the_other_ranks_time_out(
-    pod: Pod, stuck_proxy: Callable[[str, int], StuckProxy], tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "methods"),
+    [("checkpoint-000001.pt", []), ("checkpoint-000001.json", [b"DELETE"])],
+    ids=["for a new checkpoint", "to delete an old one"],
+)
+def test_a_bucket_that_does_not_answer_is_named_before_the_other_ranks_time_out(
+    pod: Pod, stuck_proxy: Callable[..., StuckProxy], tmp_path: Path, name: str, methods: list[bytes]
 ) -> None:
     place = f"gs://trainer-test/{tmp_path.name}"
-    proxy = stuck_proxy("checkpoint-000001.pt", 20_000)
-    fake = ["--fake-data", "--image-size", "32", "--epochs", "1", "--steps-per-epoch", "2", "--checkpoint-dir", place]
-    [worker] = pod.run([*TINY, *fake, "--timeout", "15"], cores=2, STORAGE_EMULATOR_HOST=proxy.url)
+    proxy = stuck_proxy(name, 20_000, *methods)
+    fake = ["--fake-data", "--image-size", "32", "--epochs", "1", "--steps-per-epoch", "5"]
+    keep = ["--checkpoint-dir", place, "--checkpoint-steps", "1", "--timeout", "15"]
+    [worker] = pod.run([*TINY, *fake, *keep], cores=2, STORAGE_EMULATOR_HOST=proxy.url)
     assert worker.exit_code == 2, worker
-    assert f"Cloud Storage does not serve {place}/checkpoint-000001.pt: " in worker.err
+    assert f"Cloud Storage does not serve {place}/{name}: " in worker.err
     assert "Check the network and the bucket." in worker.err
 
 
@@ -207,7 +214,7 @@ def test_a_bucket_that_takes_no_checkpoint_is_named_before_the_other_ranks_time_
 def test_a_run_killed_while_it_uploads_a_checkpoint_resumes_from_the_last_whole_one(
     pods: Callable[[], Pod],
     object_store: str,
-    stuck_proxy: Callable[[str, int], StuckProxy],
+    stuck_proxy: Callable[..., StuckProxy],
     colours: str,
     tmp_path: Path,
     name: str,

@@ -271,8 +271,8 @@ class CheckpointStore:
         else:
             self._own.append(name)
         for old in self._own[:-CHECKPOINTS_TO_KEEP]:
-            objects.delete(objects.join(self._where, f"{old}.json"))  # first the pointer, then what it points at
-            objects.delete(objects.join(self._where, f"{old}.pt"))
+            for kind in ("json", "pt"):  # first the pointer, then what it points at
+                objects.delete(objects.join(self._where, f"{old}.{kind}"), patience=self._patience)
         self._own = self._own[-CHECKPOINTS_TO_KEEP:]
         return objects.join(self._where, pointer.file)
 

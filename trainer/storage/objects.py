@@ -28,7 +28,7 @@ READ_BYTES = 1024 * 1024  # read at a time from an object, which comes with one 
 LARGEST_DOCUMENT_BYTES = 64 * 1024 * 1024  # of JSON; the manifest of 300,000 shards
 FIRST_RETRY_S = 30.0  # for retrying the first requests, which show whether there is a network
 STORAGE = "https://storage.googleapis.com"
-REQUEST_TIMEOUT_S = 60.0  # for one request of an upload
+REQUEST_TIMEOUT_S = 60.0  # for one request
 WRITER = "writer"  # the key of an object's metadata by which its writer recognises it
 
 
@@ -86,7 +86,7 @@ def find_object(url: str, patience: float = FIRST_RETRY_S) -> ObjectState | None
     """Return an object's state, None if it does not exist. `patience` is as for `write`."""
     bucket, name = _parts(url)
     with _translate_errors(url):
-        blob = _client().bucket(bucket).get_blob(name, retry=_retry(patience))
+        blob = _client().bucket(bucket).get_blob(name, **_tries(patience))
     return None if blob is None else ObjectState(int(blob.size), blob.crc32c, int(blob.generation), blob.metadata)
 
 
@@ -110,7 +110,7 @@ def list_names(directory: str) -> list[str]:
     bucket, name = _parts(directory)
     prefix = f"{name.rstrip('/')}/".lstrip("/")
     with _translate_errors(directory):
-        blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", retry=_retry(FIRST_RETRY_S)))
+        blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", **_tries(FIRST_RETRY_S)))
     return sorted(str(blob.name)[len(prefix) :] for blob in blobs)
 
 
@@ -202,9 +202,8 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
                 io.BytesIO(content),
                 checksum="crc32c",
                 size=len(content),
-                timeout=REQUEST_TIMEOUT_S if patience is None else min(REQUEST_TIMEOUT_S, patience),
-                retry=_retry(patience),
                 if_generation_match=replaces,
+                **_tries(patience),
             )
         except PreconditionFailed as error:
             existing = find_object(url, FIRST_RETRY_S if patience is None else patience)
@@ -225,7 +224,7 @@ def delete(url: str, generation: int | None = None, patience: float | None = Non
 
         bucket, name = _parts(url)
         with _translate_errors(url), contextlib.suppress(NotFound, PreconditionFailed):
-            _client().bucket(bucket).blob(name).delete(if_generation_match=generation, retry=_retry(patience))
+            _client().bucket(bucket).blob(name).delete(if_generation_match=generation, **_tries(patience))
         return
     with _on_disk(f"Cannot delete {url}"):
         Path(url).unlink(missing_ok=True)
@@ -243,11 +242,13 @@ def _parts(url: str) -> tuple[str, str]:
     return bucket, name
 
 
-def _retry(patience: float | None) -> Any:
-    """Return the client's policy for trying a request again; `patience` is as for `write`."""
+def _tries(patience: float | None) -> dict[str, Any]:
+    """Return the client's arguments for how long one request and all its repetitions last; see `write`."""
     from google.cloud.storage.retry import DEFAULT_RETRY
 
-    return DEFAULT_RETRY if patience is None else DEFAULT_RETRY.with_timeout(patience)
+    if patience is None:
+        return {"timeout": REQUEST_TIMEOUT_S, "retry": DEFAULT_RETRY}
+    return {"timeout": min(REQUEST_TIMEOUT_S, patience), "retry": DEFAULT_RETRY.with_timeout(patience)}
 
 
 def _client() -> Any:
