@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -136,8 +137,12 @@ class StuckProxy:
         self._thread = threading.Thread(target=self._accept)
         self._thread.start()
 
-    def close(self) -> None:
+    def release(self) -> None:
+        """Break off what is stuck, and forward everything from now on."""
         self._released.set()
+
+    def close(self) -> None:
+        self.release()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join()
@@ -156,7 +161,8 @@ class StuckProxy:
                 whole = int(length[1]) if length else 0
                 while len(body) < whole and (part := client.recv(min(65536, whole - len(body)))):
                     body += part
-                if self._name in head + body[:1000] and head.startswith(self._methods):
+                is_meant = self._name in head + body[:1000] and not self._released.is_set()
+                if is_meant and head.startswith(self._methods):
                     server.sendall(head + b"\r\n\r\n" + body[: self._body])
                     self.held.set()
                     self._released.wait()
@@ -204,6 +210,23 @@ def test_a_bucket_that_does_not_answer_is_named_before_the_other_ranks_time_out(
     assert worker.exit_code == 2, worker
     assert f"Cloud Storage does not serve {place}/{name}: " in worker.err
     assert "Check the network and the bucket." in worker.err
+
+
+def test_a_checkpoint_may_take_longer_to_read_than_a_rank_waits_for_the_others(
+    pod: Pod, stuck_proxy: Callable[..., StuckProxy], checkpoints: Path, colours: str, tmp_path: Path
+) -> None:
+    place, timeout = f"gs://trainer-test/{tmp_path.name}", 15
+    for path in checkpoints.iterdir():
+        objects.write(f"{place}/{path.name}", path.read_bytes())
+    proxy = stuck_proxy("checkpoint-000001.pt", 0, b"GET")
+    arguments = [*SAVED_RUN, "--data", colours, "--checkpoint-dir", place, "--timeout", str(timeout)]
+    pod.start(arguments, cores=2, STORAGE_EMULATOR_HOST=proxy.url)
+    assert proxy.held.wait(100), pod.path(0, "err").read_text()
+    time.sleep(timeout + 1)
+    proxy.release()
+    [worker] = pod.wait()
+    assert worker.exit_code == 0, worker
+    assert f"Resumed from {place}/checkpoint-000001.pt" in worker.out
 
 
 @pytest.mark.parametrize(

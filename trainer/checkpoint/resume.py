@@ -62,7 +62,8 @@ class Resumption:
             state = loaded.state
             return _Found(loaded.pointer, loaded.path, state.integers, state.random)
 
-        found = self._replicas.broadcast_result(find)
+        beat = self._config.replicas.timeout / 3
+        found = self._replicas.broadcast_slow_result(find, beat)
         position = Position()
         if found is not None:
             self._restore(found, state)
@@ -73,11 +74,11 @@ class Resumption:
         def open_store() -> None:
             assert directory is not None
             pointer = None if found is None else found.pointer
-            patience = min(UPLOAD_TIMEOUT_S, self._config.replicas.timeout / 3)
-            self._store = CheckpointStore(directory, self._identity, pointer, patience=patience)
+            patience = min(UPLOAD_TIMEOUT_S, beat)
+            self._store = CheckpointStore(directory, self._identity, pointer, patience)
 
         if directory is not None:
-            self._replicas.broadcast_result(open_store)
+            self._replicas.broadcast_slow_result(open_store, beat)
         return position
 
     def _load(self) -> Checkpoint | None:
