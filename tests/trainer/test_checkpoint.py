@@ -84,6 +84,15 @@ def test_the_last_three_and_the_best_are_kept(place: str) -> None:
     assert float(best.floats["model.w"][0, 0]) == 3
 
 
+def test_of_checkpoints_that_were_each_the_best_so_far_the_newest_are_kept(tmp_path: Path) -> None:
+    for value in range(1, 8):
+        newest = store.find_newest(str(tmp_path), IDENTITY)
+        writer = CheckpointStore(str(tmp_path), IDENTITY, newest and newest.pointer)
+        for accuracy in (value - 0.5, value + 0.0):
+            writer.save(state(value), Position(value, 0, accuracy), best=True)
+    assert sorted(path.name for path in tmp_path.glob("*.pt")) == [f"checkpoint-{n:06d}.pt" for n in (11, 12, 13, 14)]
+
+
 def spoil_state(directory: Path) -> None:
     path = directory / "checkpoint-000003.pt"
     content = bytearray(path.read_bytes())

@@ -248,7 +248,7 @@ class CheckpointStore:
         """Open the store of a run that continues `resumed`; `patience` is the same as for `objects.write`."""
         self._where, self._identity, self._patience = where, identity, patience
         self.run = resumed.run if resumed else secrets.token_hex(8)
-        self._own: list[str] = []  # the names that this run has saved, oldest first, without its best
+        self._own: list[str] = []  # the names of this run's checkpoints, oldest first
         self._best: str | None = None
         self._warned_of_another = False
         objects.remove_temp_files(where, OWN_FILES)
@@ -264,16 +264,13 @@ class CheckpointStore:
             return self.save(state, position, best=best)
         self._number += 1
         name = pointer.file.removesuffix(".pt")
+        self._own.append(name)
         if best:
-            if self._best is not None:
-                self._own.insert(0, self._best)
             self._best = name
-        else:
-            self._own.append(name)
-        for old in self._own[:-CHECKPOINTS_TO_KEEP]:
+        for old in [own for own in self._own if own != self._best][:-CHECKPOINTS_TO_KEEP]:
             for kind in ("json", "pt"):  # first the pointer, then what it points at
                 objects.delete(objects.join(self._where, f"{old}.{kind}"), patience=self._patience)
-        self._own = self._own[-CHECKPOINTS_TO_KEEP:]
+            self._own.remove(old)
         return objects.join(self._where, pointer.file)
 
     def _write(self, state: State, position: Position, *, best: bool) -> Pointer:
@@ -320,7 +317,6 @@ class CheckpointStore:
         best = self._belongs(BEST)
         if best is not None:
             self._best = best.file.removesuffix(".pt")
-            self._own = [name for name in self._own if name != self._best]
 
     def _belongs(self, name: str) -> Pointer | None:
         try:
