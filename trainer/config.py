@@ -23,11 +23,12 @@ RESUME_WORDS = ("auto", "no")
 COMPILATION_CACHE = "~/.cache/tpu-tui/compiled"
 
 
-def _require_place(option: str, path: str | None) -> None:
+def require_place(option: str, path: str | None) -> None:
+    """Raise ConfigError unless a path, where there is one, is on this machine or in Cloud Storage."""
     path, remedy = path or "", "Name a directory, or gs://bucket/prefix"
     scheme = unsupported_scheme(path)
     _require(not path.startswith(PIPE_PREFIX), f"{option} {path} is a command", remedy)
-    _require(not scheme, f"{option} {path}: {scheme}:// cannot be read here", remedy)
+    _require(not scheme, f"{option} {path}: {scheme}:// cannot be used here", remedy)
 
 
 def _require_shards(option: str, pattern: str | None) -> None:
@@ -62,7 +63,7 @@ class DataConfig:
         sources = [self.directory is not None, self.train is not None, self.fake]
         _require(any(sources), "No training data named", "Give --data DIR, --train-shards PATTERN or --fake-data")
         _require(sum(sources) == 1, "--data, --train-shards and --fake-data exclude one another", "Give one of them")
-        _require_place("--data", self.directory)
+        require_place("--data", self.directory)
         _require_shards("--train-shards", self.train)
         _require_shards("--val-shards", self.val)
         _require(self.val is None or self.train is not None, "--val-shards needs --train-shards")
@@ -120,8 +121,8 @@ class CheckpointConfig:
     resume: str = "auto"  # "auto": the newest whole checkpoint in the directory; "no"; or a checkpoint's path
 
     def __post_init__(self) -> None:
-        _require_place("--checkpoint-dir", self.directory)
-        _require_place("--resume", self.resume)
+        require_place("--checkpoint-dir", self.directory)
+        require_place("--resume", self.resume)
         _require(self.steps is None or self.steps >= 1, "--checkpoint-steps must be at least 1")
         _require(
             self.steps is None or self.directory is not None,
@@ -218,7 +219,7 @@ class TrainConfig:
     debug: bool = False
 
     def __post_init__(self) -> None:
-        _require_place("--logdir", self.logdir)
+        require_place("--logdir", self.logdir)
         _require(self.model in MODELS, f"There is no model {self.model!r}", f"Choose one of {', '.join(MODELS)}")
         _require(self.log_steps >= 1, "--log-steps must be at least 1")
         _require(self.steps_per_epoch is None or self.steps_per_epoch >= 1, "--steps-per-epoch must be at least 1")

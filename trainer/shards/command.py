@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from trainer.config import require_place
 from trainer.errors import INTERRUPTED, REFUSED, STOPPED, TrainerError
 from trainer.progress import one_line, write_error, write_line
 from trainer.shards import image_folder, sources, writer
@@ -29,7 +30,6 @@ from trainer.shards.shard_lock import hold_lock
 from trainer.shards.sources import ImageSource
 from trainer.shards.writer import STOPS, Job, Task, WriteProgress, WrittenShard
 from trainer.storage import objects
-from trainer.storage.pipe_urls import is_pipe
 from trainer.storage.urls import normalise, unsupported_scheme
 
 LAST_SAVE_TIMEOUT_S = 5.0  # for saving the list of finished shards after making shards has failed
@@ -300,13 +300,9 @@ def _format_split(out: str, manifest: Manifest, split: str, shards: Sequence[Sha
 def _source(options: argparse.Namespace) -> ImageSource:
     if options.workers < 1:
         raise TrainerError("--workers must be at least 1")
-    if is_pipe(options.out):
-        raise TrainerError(f"--out {options.out} is a command", remedy="Name a directory, or gs://bucket/prefix")
     if not options.out:
         raise TrainerError("--out is empty", remedy="Name a directory, or gs://bucket/prefix")
-    if scheme := unsupported_scheme(options.out):
-        what = f"--out {options.out}: {scheme}:// cannot be written here"
-        raise TrainerError(what, remedy="Name a directory, or gs://bucket/prefix")
+    require_place("--out", options.out)
     if options.source == "cifar10":
         return sources.cifar10(_local(options.archive))
     if options.source == "folder":
