@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -146,6 +147,17 @@ def test_a_benchmark_that_cannot_be_set_up_is_reported_in_a_sentence(
     with contextlib.suppress(SystemExit):
         assert bench.main(given) == REFUSED
     assert printed in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("own_handlers")
+def test_a_disk_that_takes_no_pictures_is_reported_with_a_remedy(capfd: pytest.CaptureFixture[str]) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        assert bench.main(SMALL) == REFUSED
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "Cannot lay out the images: File too large. Make room there" in capfd.readouterr().err
 
 
 def test_a_folder_with_folders_in_its_class_folders_is_refused(tmp_path: Path) -> None:

@@ -265,6 +265,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrainerError as error:
         write_error(str(error))
         return REFUSED
+    except OSError as error:  # usually a full disk
+        remedy = "Make room there, or name another place with --work"
+        write_error(str(TrainerError("Cannot lay out the images", why=error.strerror or str(error), remedy=remedy)))
+        return REFUSED
     except KeyboardInterrupt:
         write_error("Stopped; the temporary files are deleted.")
         return INTERRUPTED
