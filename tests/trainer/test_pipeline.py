@@ -231,8 +231,11 @@ def test_a_loader_process_is_not_forked_from_the_training_and_ignores_stop_signa
 
 
 class _Killed(torch.utils.data.IterableDataset):  # type: ignore[name-defined,type-arg]
+    def __init__(self, by: signal.Signals) -> None:
+        self._by = by
+
     def __iter__(self) -> Iterator[int]:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), self._by)
         yield 0
 
 
@@ -258,12 +261,15 @@ class _Broken(torch.utils.data.IterableDataset):  # type: ignore[name-defined,ty
 
 def test_a_killed_loader_process_is_distinguished_from_an_error_in_one_and_blocks_no_other() -> None:
     """One is killed while it checks its end event: torch's own takes a lock that is needed to end the others."""
+    reasons = {
+        _Killed(signal.SIGKILL): "killed by the kernel if memory ran out",
+        _Killed(signal.SIGBUS): "there is too little room in /dev/shm",
+        _KilledWithEventLocked(): "killed by the kernel if memory ran out",
+    }
     with ThreadPoolExecutor() as pool:  # torch looks for killed processes every 5 s only
-        killed = [
-            pool.submit(list, loader_processes.read(items, 2)) for items in (_Killed(), _KilledWithEventLocked())
-        ]
+        killed = {pool.submit(list, loader_processes.read(items, 2)): why for items, why in reasons.items()}
         with pytest.raises(RuntimeError, match="no such kernel"):
             list(loader_processes.read(_Broken(), 2))
-        for each in killed:
-            with pytest.raises(TrainerError, match="A loader process ended unexpectedly"):
+        for each, why in killed.items():
+            with pytest.raises(TrainerError, match=f"A loader process ended unexpectedly: {why}"):
                 each.result()

@@ -29,6 +29,8 @@ PRELOADED = ("trainer.data.pipeline", "google.cloud.storage")
 """What the server imports, so that no loader has to; the latter where there is a bucket to read."""
 TRACKER_WARNING = "ignore:resource_tracker:UserWarning"
 """Python's own tracker tidies up after a killed rank; its warning, the last in the log, would hide what happened."""
+LESS_MEMORY = "Give fewer --loader-workers, or a smaller --shuffle-buffer"
+MORE_SHARED_MEMORY = "Give a container more of it with docker run --shm-size, or give fewer --loader-workers"
 _starting = threading.Lock()
 # The number of processes is the user's choice.
 warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
@@ -60,13 +62,13 @@ def read(dataset: IterableDataset[Any], processes: int) -> Iterator[Any]:
                 raise item
             yield item
     except RuntimeError as error:
-        if not any(process.exitcode for process in loaders):
+        codes = {process.exitcode for process in loaders}
+        if not any(codes):
             raise  # raised while reading
-        raise TrainerError(
-            "A loader process ended unexpectedly",
-            why="killed by the kernel if memory ran out, otherwise it has printed why",
-            remedy="Give fewer --loader-workers, or a smaller --shuffle-buffer",
-        ) from error
+        why, remedy = "killed by the kernel if memory ran out, otherwise it has printed why", LESS_MEMORY
+        if -signal.SIGBUS in codes:
+            why, remedy = "there is too little room in /dev/shm for its batches", MORE_SHARED_MEMORY
+        raise TrainerError("A loader process ended unexpectedly", why=why, remedy=remedy) from error
     finally:
         for process in loaders:
             process.kill()  # a loader that waits, for a network or for a killed one's lock, ignores anything else
