@@ -177,6 +177,19 @@ def test_a_validation_set_without_a_sample_is_refused_at_the_start(shapes: str, 
     assert text.startswith(f"There are no validation samples in {empty}")
 
 
+def test_a_target_that_no_validation_can_reach_is_refused_at_the_start(shapes: str, tmp_path: Path) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    manifest = tmp_path / "set" / MANIFEST
+    document = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**document, "splits": {"train": document["splits"]["train"]}}))
+    without = config(directory=str(tmp_path / "set"))
+    assert dataset.find(without, 1).val is None
+    text = refused(lambda: dataset.find(replace(without, target_accuracy=50.0), 1))
+    assert text.startswith(
+        f"There is no accuracy without validation shards in {tmp_path}/set. Leave --target-accuracy"
+    )
+
+
 def test_places_without_shards_are_named(tmp_path: Path) -> None:
     assert "no directory /nowhere" in refused(lambda: dataset.find(config(directory="/nowhere"), 1))
     assert "no manifest.json" in refused(lambda: dataset.find(config(directory=str(tmp_path)), 1))

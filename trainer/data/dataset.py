@@ -72,6 +72,9 @@ def _find_shards(config: TrainConfig, world: int) -> Dataset:
     if val is not None and not val.samples:
         remedy = "Leave --val-shards out, or name some that hold any" if data.val else "Make the shards again"
         raise TrainerError(f"There are no validation samples in {data.val or data.directory}", remedy=remedy)
+    if val is None and config.target_accuracy is not None:
+        remedy = "Leave --target-accuracy out, or make the shards again with a share for validation"
+        raise TrainerError(f"There is no accuracy without validation shards in {data.directory}", remedy=remedy)
     _report_fewer_loaders(config, train, world)
     size = data.image_size or (manifest.image_size if manifest else None) or DEFAULT_SIZE
     return Dataset(train, val, _count_classes(data, manifest), size)
