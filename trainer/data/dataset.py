@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -204,7 +205,7 @@ def _find_manifests(urls: Iterable[str]) -> dict[str, Manifest]:
     manifests = {}
     for directory in dict.fromkeys(objects.parent(url) for url in urls if not is_pipe(url)):
         path = objects.join(directory, MANIFEST)
-        if objects.exists(path):
+        with contextlib.suppress(objects.MissingError):
             manifests[directory] = Manifest.from_json(objects.read_document(path), path)
     return manifests
 

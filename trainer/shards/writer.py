@@ -226,9 +226,10 @@ def _is_whole(out: str, written: WrittenShard) -> bool:
     if objects.is_bucket(url):
         stored = objects.find_object(url)
         return stored is not None and (stored.size, stored.crc32c) == expected
-    if not objects.exists(url):
+    try:
+        content = objects.read(url)
+    except objects.MissingError:
         return False
-    content = objects.read(url)
     return (len(content), _crc32c(content)) == expected
 
 

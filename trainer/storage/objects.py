@@ -65,14 +65,6 @@ def parent(url: str) -> str:
     return directory or slash or "."
 
 
-def exists(url: str) -> bool:
-    """Return whether a file or object exists; raise TrainerError when that cannot be determined."""
-    if is_bucket(url):
-        return find_object(url) is not None
-    with _on_disk(f"Cannot look for {url}"):
-        return Path(url).exists()
-
-
 class ObjectState(NamedTuple):
     """An object's size, checksum and generation as its bucket states them."""
 
