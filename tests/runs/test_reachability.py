@@ -25,6 +25,12 @@ def with_the_first_of_two_lost(timeouts: KeeperTimeouts = PATIENCE) -> Reachabil
     return reachability
 
 
+async def settle() -> None:
+    """Let everything that was woken run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 async def test_a_worker_is_waited_for_as_long_as_anothers_session_is_open() -> None:
     reachability = with_the_first_of_two_lost()
     assert reachability.patience_for(0) == math.inf
@@ -78,6 +84,29 @@ async def test_a_worker_that_comes_back_makes_the_others_retry_at_once() -> None
     await asyncio.sleep(0)
     reachability.mark_reachable(2)
     assert await asyncio.wait_for(asyncio.gather(*pausing), SOON) == [True, True]
+
+
+async def test_a_loss_or_a_return_wakes_no_lost_worker_at_once_while_another_is_live() -> None:
+    asked: list[int] = []
+
+    class Counting(Reachability):
+        def patience_for(self, worker: int) -> float:
+            asked.append(worker)
+            return super().patience_for(worker)
+
+    reachability = Counting(PATIENCE)
+    for worker in range(4):
+        reachability.mark_reachable(worker)
+    reachability.mark_unreachable(0)
+    pausing = asyncio.ensure_future(reachability.wait_before_retry(0, 10_000))
+    await settle()
+    for worker in (1, 2):
+        reachability.mark_unreachable(worker)
+        await settle()
+    reachability.mark_reachable(1)
+    await settle()
+    assert asked == [0, 0]
+    pausing.cancel()
 
 
 async def test_no_worker_is_waited_for_while_the_slice_is_known_to_be_gone() -> None:

@@ -29,21 +29,38 @@ class Reachability:
         self._grown: dict[int, float] = {}
         self._out: dict[int, float] = {}
         self._ended: set[int] = set()
-        self._returns = 0
-        self._change: asyncio.Future[None] | None = None
+        self._live: set[int] = set()
+        """The workers that have been reached, are not out and have not ended."""
+        self._retries = 0
+        """How often all lost workers were retried because another one had returned."""
+        self._next_retry: asyncio.TimerHandle | None = None
+        self._change = _Signal()
+        self._new_patience = _Signal()
+        """Wakes the workers that wait for a retry, of which there may be thousands, so not at every change."""
 
     def mark_reachable(self, worker: int) -> None:
         """Note that the worker answered, or that bytes of its log arrived."""
         self._last_seen[worker] = _now()
+        if worker in self._live:
+            return
+        if worker not in self._ended:
+            self._live.add(worker)
         if self._out.pop(worker, None) is not None:
-            self._returns += 1
-            self._notify()
+            self._change.notify()
+            if self._next_retry is None:
+                self._next_retry = asyncio.get_running_loop().call_later(RETRY_OTHERS_AFTER_S, self._retry_others)
+
+    def _retry_others(self) -> None:
+        self._next_retry = None
+        self._retries += 1
+        self._new_patience.notify()
 
     def mark_unreachable(self, worker: int) -> bool:
         """Note that a session with the worker failed; return whether it was reachable before."""
         if worker in self._out:
             return False
         self._out[worker] = _now()
+        self._live.discard(worker)
         self._notify()
         return True
 
@@ -54,13 +71,14 @@ class Reachability:
     def mark_ended(self, worker: int) -> None:
         """Note that nothing more is expected of the worker: its part has ended, or it was given up."""
         self._ended.add(worker)
+        self._live.discard(worker)
         self._notify()
 
     def give_up(self, why: str | None, workers: Iterable[int] = ()) -> None:
         """Note why the unreachable workers, or only those named, will never return (None: they may return)."""
         if (why, frozenset(workers)) != (self._gone_reason, self._gone):
             self._gone_reason, self._gone = why, frozenset(workers)
-            self._notify()
+            self._new_patience.notify()
 
     def gone_reason(self, worker: int) -> str | None:
         """Return why a worker will never return; None if that is not known."""
@@ -106,18 +124,17 @@ class Reachability:
         """
         if self.gone_reason(worker) is not None:
             return 0.0
-        others = [other for other in self._last_seen if other != worker]
-        if any(other not in self._out and other not in self._ended for other in others):
+        if len(self._live) > (worker in self._live):
             return self.limit_s
-        network_works = any(self._was_reached_after(other, worker) for other in others)
-        return min(self.limit_s, self._timeouts.gone_after if network_works else self._timeouts.lost_after)
-
-    def _was_reached_after(self, other: int, worker: int) -> bool:
+        timeouts = self._timeouts
+        window = min(SAME_OUTAGE_WINDOW_S, timeouts.gone_after)
         since = self._out.get(worker, math.inf)
-        together = other in self._out and abs(self._out[other] - since) < min(
-            SAME_OUTAGE_WINDOW_S, self._timeouts.gone_after
+        network_works = any(
+            seen > since and not (other in self._out and abs(self._out[other] - since) < window)
+            for other, seen in self._last_seen.items()
+            if other != worker
         )
-        return self._last_seen[other] > since and not together
+        return min(self.limit_s, timeouts.gone_after if network_works else timeouts.lost_after)
 
     async def wait_before_retry(self, worker: int, seconds: float) -> bool:
         """Wait before a lost worker is retried; return False to give it up.
@@ -126,24 +143,40 @@ class Reachability:
         """
         if self.seconds_unreachable(worker) >= self.patience_for(worker):
             return False
-        until, returns = _now() + seconds, self._returns
+        until, retries = _now() + seconds, self._retries
         while True:
-            if self._returns > returns:
-                until, returns = min(until, _now() + RETRY_OTHERS_AFTER_S), self._returns
             remaining = min(until - _now(), self.patience_for(worker) - self.seconds_unreachable(worker))
-            if remaining <= 0:
+            if remaining <= 0 or self._retries > retries:
                 return True
-            await self.wait_for_change(remaining)
+            await self._new_patience.wait(remaining)
 
     async def wait_for_change(self, timeout: float | None = None) -> None:
         """Wait until a worker is lost, comes back or ends, for at most `timeout` seconds."""
-        if self._change is None or self._change.done():
-            self._change = asyncio.get_running_loop().create_future()
-        await asyncio.wait({self._change}, timeout=timeout)
+        await self._change.wait(timeout)
 
     def _notify(self) -> None:
-        if self._change is not None and not self._change.done():
-            self._change.set_result(None)
+        """Report that a worker was lost or has ended; while others are live, that changes no patience."""
+        self._change.notify()
+        if not self._live:
+            self._new_patience.notify()
+
+
+class _Signal:
+    """Wakes everything that waits for it."""
+
+    def __init__(self) -> None:
+        self._next: asyncio.Future[None] | None = None
+
+    async def wait(self, timeout: float | None) -> None:
+        """Wait until the next `notify`, for at most `timeout` seconds."""
+        if self._next is None or self._next.done():
+            self._next = asyncio.get_running_loop().create_future()
+        await asyncio.wait({self._next}, timeout=timeout)
+
+    def notify(self) -> None:
+        """Wake everything that waits now."""
+        if self._next is not None and not self._next.done():
+            self._next.set_result(None)
 
 
 def _now() -> float:
