@@ -15,6 +15,7 @@ import pytest
 
 from tests.sshd import OpensshWorker, silent_port
 from tests.waiting import until
+from tui.aio.fan_out import cancel_all
 from tui.errors import UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.errors import Reason, SshError
@@ -165,6 +166,23 @@ async def test_a_server_that_opens_no_session_is_reported(sshd: Start) -> None:
             await fleet.run(0, "true")
     assert caught.value.reason is Reason.SESSIONS
     assert "MaxSessions" in caught.value.remedy
+
+
+async def test_a_session_that_is_opened_too_late_is_closed_and_its_command_never_runs(sshd: Start) -> None:
+    server = sshd(max_sessions=4)
+    async with Fleet([server.worker], server.access(sessions=4)) as fleet:
+        connection = await fleet.connect(0)
+        server.freeze()
+        for _ in range(4):
+            with pytest.raises(SshError, match="no answer"):
+                await fleet.run(0, "touch ran", timeout=0.1)
+        waiting = [asyncio.ensure_future(fleet.process(0, "touch ran")) for _ in range(4)]
+        await asyncio.wait(waiting, timeout=0.1)
+        await cancel_all(waiting)
+        server.thaw()
+        for _ in range(3):
+            assert (await fleet.run(0, "ls ran", timeout=20)).exit_code == 2
+        assert await fleet.connect(0) is connection
 
 
 async def test_a_process_streams_both_ways_and_frees_its_slot(sshd: Start) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import math
 import shlex
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tui.aio.background_tasks import BackgroundTasks
@@ -100,6 +100,26 @@ class Slots:
         return True
 
 
+_MakeSession = Callable[[], "asyncssh.SSHClientSession[bytes]"]
+
+
+class _UnwantedSession(asyncssh.SSHClientSession[bytes]):
+    """A session that nothing waits for: it is closed before its command is sent."""
+
+    def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
+        """Close the session."""
+        chan.abort()
+
+
+def _end_command(opening: asyncio.Future[Any]) -> None:
+    """End a command whose session was opened too late."""
+    if not opening.cancelled() and opening.exception() is None:
+        channel, _ = opening.result()
+        with contextlib.suppress(OSError, asyncssh.Error):
+            channel.send_signal("TERM")
+        channel.close()
+
+
 class WorkerConnection:
     """A logged-in worker. `closed` is set when the connection is gone, whichever side ended it."""
 
@@ -148,12 +168,7 @@ class WorkerConnection:
         Cancelling sends TERM. Raises SshError when the connection is lost or the server opens no session.
         """
         line = command if timeout is None else with_time_limit(command, timeout)
-        channel, running = await self._open(
-            lambda: self.connection.create_session(
-                lambda: RunningCommand(self.worker, keep, on_output), line, encoding=None, request_pty=False
-            ),
-            timeout,
-        )
+        channel, running = await self._open(lambda: RunningCommand(self.worker, keep, on_output), line, timeout)
         sending = asyncio.ensure_future(running.send(channel, input)) if input else None
         if sending is None:
             running.end_input(channel)
@@ -177,9 +192,8 @@ class WorkerConnection:
 
         The caller must `close()` it, or read both streams to their end, `stream_limits.READ_BYTES` at a time.
         """
-        process: asyncssh.SSHClientProcess[bytes] = await self._open(
-            lambda: self.connection.create_process(command, encoding=None, request_pty=False, window=WINDOW_BYTES)
-        )
+        process: asyncssh.SSHClientProcess[bytes]
+        _, process = await self._open(asyncssh.SSHClientProcess, command, window=WINDOW_BYTES)
         self._watchers.start(self._free_slot_after(process))
         return process
 
@@ -212,9 +226,10 @@ class WorkerConnection:
             self.connection.abort()
         await self._watchers.close()
 
-    async def _open(self, opener: Callable[[], Awaitable[Any]], timeout: float | None = None) -> Any:
+    async def _open(self, make: _MakeSession, command: str, timeout: float | None = None, **options: Any) -> Any:
         """Take a slot and open a session within `timeout` seconds; when the server refuses it, retry.
 
+        Returns the channel and the session.
         The caller frees the slot. Raises SshError with `started` False: nothing was run. Raises Reason.TAKEN at once
         where the server allows a single session, because a run's follower may hold it for as long as the run lasts.
         """
@@ -225,7 +240,7 @@ class WorkerConnection:
             if not await self._slots.take():
                 raise errors.SESSION_TAKEN.error(self.worker)
             try:
-                return await self._open_session(opener, timeout)
+                return await self._open_session(make, command, timeout, options)
             except asyncssh.ChannelOpenError as error:
                 crowded = self._slots.shrink()
                 self._slots.give()
@@ -236,12 +251,32 @@ class WorkerConnection:
                 raise
             await asyncio.sleep(next(waits))
 
-    async def _open_session(self, opener: Callable[[], Awaitable[Any]], timeout: float | None) -> Any:
+    async def _open_session(
+        self, make: _MakeSession, command: str, timeout: float | None, options: Mapping[str, Any]
+    ) -> Any:
+        """Open a session. If this is cancelled or takes too long, the session is closed as soon as it is open.
+
+        asyncssh would leave it open, and the server would count it for as long as the connection lasts.
+        """
         if not self.alive:
             raise errors.lost_error(self.worker, self.cause, started=False)
+        is_given_up = False
+        opening = asyncio.ensure_future(
+            self.connection.create_session(
+                lambda: _UnwantedSession() if is_given_up else make(),
+                command,
+                encoding=None,
+                request_pty=False,
+                **options,
+            )
+        )
         try:
-            return await within(opener(), timeout)
-        except asyncio.TimeoutError:
+            return await within(asyncio.shield(opening), timeout)
+        except (asyncio.CancelledError, asyncio.TimeoutError) as error:
+            is_given_up = True
+            opening.add_done_callback(_end_command)
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise errors.no_session_in_time(self.worker, timeout or 0.0) from None
         except asyncssh.ChannelOpenError:
             if not self.alive:
