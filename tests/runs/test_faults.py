@@ -20,17 +20,20 @@ from tests.chaos.losses import FAULTS as LOSSES
 from tests.chaos.mirrors import FAULTS, ProxiedPod, storm, strike
 from tests.chaos.proxy import proxies
 from tests.runs.disks import NoDiskError
-from tests.runs.ssh_pod import Pod, over, unattended
+from tests.runs.ssh_pod import BRISK, Pod, over, unattended
 from tests.runs.test_discover import caught_up
 from tests.sshd import OpensshWorker, needs_sshd
 from tests.waiting import wait_until
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
+from tui.runs.keeper.attempt_start import AttemptStarter
+from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.start import ensure_keeper, start_keeper
 from tui.runs.record import log_mirror
 from tui.runs.record.log_mirror import Mirror
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.ssh.fleet import Fleet
 
 pytestmark = [needs_sshd, pytest.mark.timing]
 
@@ -187,6 +190,28 @@ def test_a_full_local_disk_is_noted_and_following_goes_on_when_there_is_room(sma
     assert pod.mirrors_are_exact(directory)
     pod.end_runs()
     wait_until(lambda: not directory.keeper_status().alive)
+
+
+def test_a_keeper_that_takes_over_on_a_full_disk_waits_for_room(
+    small_disk: Path, pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_mirror, "_RETRY_FULL_INTERVAL_S", 0.01)
+    directory = RunDirectory.create(small_disk / "runs", pod.spec("true").run)
+    directory.append_event("state", state="running", cause=None)
+    directory.log_path(0).write_bytes(b"written by a keeper that was killed")
+    fill(small_disk)
+
+    async def take_over() -> None:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
+            leadership = Leadership(directory.run, fleet)
+            starter = AttemptStarter(directory, fleet, BRISK, leadership, spec=None, attempt=0)
+            taking_over = asyncio.ensure_future(starter.take_over())
+            assert not (await asyncio.wait({taking_over}, timeout=0.1))[0]
+            (small_disk / "ballast").unlink()
+            assert await taking_over is None
+
+    asyncio.run(take_over())
+    assert [arrival.end for arrival in directory.arrivals()[0]] == [35]
 
 
 def test_a_run_can_be_stopped_from_a_home_that_is_read_only(small_disk: Path, pod: Pod) -> None:

@@ -126,7 +126,7 @@ class AttemptStarter:
         status = status_of(self.directory)
         if status.state is RunState.PREPARING and self.attempt:
             await retry_while_full(partial(archive_attempt_logs, self.directory, self.attempt))
-        record_missing_arrivals(self.directory)
+        await retry_while_full(partial(record_missing_arrivals, self.directory))
         return await self._continue() if status.state is RunState.PREPARING else None
 
     async def _continue(self) -> AttemptResult | None:
