@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from tests.waiting import until
 from tui.aio.fan_out import cancel_all
 from tui.errors import UsageError, WorkerError
 from tui.pod.worker import Worker
+from tui.ssh.config.access import Access
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
@@ -418,6 +420,14 @@ async def test_an_external_address_is_not_used_on_the_internal_route(sshd: Start
     )
     async with Fleet([worker], server.access(route="internal")) as fleet:
         assert (await fleet.run(0, "true")).ok
+
+
+def test_fleets_add_nothing_to_the_logger_that_they_share() -> None:
+    handlers = logging.getLogger("asyncssh").handlers
+    before = list(handlers)
+    for _ in range(3):
+        Fleet([], Access())
+    assert handlers == before
 
 
 def test_a_fleet_does_not_import_asyncssh_before_it_connects() -> None:

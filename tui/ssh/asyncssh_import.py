@@ -1,13 +1,14 @@
 """asyncssh, imported quickly and without starting other programs: half the cost of a short command.
 
-Every module takes it from here. It is imported without X.509, as `make bench` (fanout: exec against pdsh) needs, and
-its warning about servers that only offer finite-field Diffie-Hellman is kept off the screen.
+Every module takes it from here. It is imported without X.509, as `make bench` (fanout: exec against pdsh) needs. Its
+log messages, and its warning about servers that only offer finite-field Diffie-Hellman, are kept off the screen.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import sys
 import warnings
@@ -64,4 +65,5 @@ def _cached_names() -> bytes | None:
 with _find_library_without_compilers(), without(_UNUSED):
     import asyncssh
 
+logging.getLogger("asyncssh").addHandler(logging.NullHandler())
 warnings.filterwarnings("ignore", message="Diffie-Hellman over finite fields")

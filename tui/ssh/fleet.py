@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -58,7 +57,6 @@ class Fleet:
     """
 
     def __init__(self, workers: Sequence[Worker], access: Access, *, prompter: Prompter | None = None) -> None:
-        logging.getLogger("asyncssh").addHandler(logging.NullHandler())
         files = raise_file_limit(len(workers))
         self._room = max(1, files - RESERVED_FILES)
         """Most connections that this process can hold: beyond its file limit, opening any file may fail."""
