@@ -279,6 +279,22 @@ async def test_a_list_without_end_is_refused(
     assert not [row for row in more if isinstance(row, FetchedFile)]
 
 
+@pytest.mark.parametrize("answer", ["$tt_long", "here; printf '\\0'; say left special $tt_long; say listed"])
+async def test_little_is_quoted_of_a_long_answer(
+    sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    script = tmp_path / "long.sh"
+    script.write_text(
+        'say() { printf \'@%s %s\\n\' "$tt_nonce" "$*"; }; tt_nonce=$1; '
+        f"tt_long=$(head -c 60000 /dev/zero | tr '\\0' x)\nsay {answer}\n"
+    )
+    monkeypatch.setattr("tui.ssh.fetch.fetch_stream.SCRIPT", script)
+    (problem,) = await _answers([sshd()], ["out"], tmp_path / "to")
+    assert isinstance(problem, TpuTuiError)
+    assert "xxx" in problem.sentence
+    assert len(problem.sentence) < 400
+
+
 @pytest.mark.parametrize("kind", ["directory", "file"])
 async def test_a_link_below_the_directory_is_never_followed(sshd: Start, tmp_path: Path, kind: str) -> None:
     server = sshd()

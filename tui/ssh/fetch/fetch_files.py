@@ -77,7 +77,7 @@ class _Listing:
         self.counts[kind] += 1
         names = self.left_out.setdefault(kind, [])
         if len(names) < _NAMED_AT_MOST:
-            names.append(name)
+            names.append(quote_remote(name))
 
 
 async def fetch_files(
@@ -165,7 +165,7 @@ async def _read_listing(stream: FetchStream, index: int, patterns: Sequence[Remo
 
 def _expect(answer: Answer, index: int, *words: str) -> Answer:
     if answer.word not in words:
-        why = f"it answers: {answer.word} {answer.text}"
+        why = f"it answers: {quote_remote(f'{answer.word} {answer.text}')}"
         raise WorkerError("the files did not arrive", worker=index, why=why)
     return answer
 
@@ -286,7 +286,7 @@ class _WorkerCopy:
         answer = _expect(await stream.answer(), self._index, "data", "no")
         file, start = request.file, answer.number_at(0)
         if answer.word == "no":
-            self._reject(file, answer.text)
+            self._reject(file, quote_remote(answer.text))
             return
         if start not in (0, request.have):
             raise WorkerError(
