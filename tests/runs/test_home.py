@@ -160,6 +160,16 @@ def test_a_run_that_another_process_deletes_at_the_same_time_counts_as_deleted(h
     assert [path.name for path in home.iterdir()] == [f".deleted-{RUN.id}"]
 
 
+def test_what_an_interrupted_deletion_left_is_removed_by_the_next_one(home: Path) -> None:
+    for name in (RUN.id, "another-run"):
+        (home / f".deleted-{name}").mkdir(parents=True)
+        (home / f".deleted-{name}" / "worker-000.log").touch()
+    directory = RunDirectory.create(home, RUN)
+    directory.append_event("state", state="succeeded")
+    delete_here(directory)
+    assert list(home.iterdir()) == []
+
+
 def test_deleting_a_link_to_a_run_deletes_the_link_and_its_target(home: Path, tmp_path: Path) -> None:
     create_runs(home, RUN.id)
     (home / RUN.id).rename(tmp_path / "bigger-disk")

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tui.runs.record.damaged_record import NoRecordError
     from tui.ssh.fleet import Fleet
 
+_DOOMED = ".deleted-"
+"""The beginning of the name of a directory that is being removed."""
+
 
 @dataclass(frozen=True)
 class DeleteAnswer:
@@ -86,8 +89,10 @@ def _remove(directory: RunDirectory) -> None:
 
 
 def _remove_tree(path: Path) -> None:
-    # Renamed first: a deletion that is interrupted leaves no half of a run in the list.
-    doomed = path.with_name(f".deleted-{path.name}")
+    # Renamed first: an interrupted deletion leaves no half of a run in the list. The next one removes the rest.
+    for left in path.parent.glob(f"{_DOOMED}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    doomed = path.with_name(_DOOMED + path.name)
     path.rename(doomed)
     shutil.rmtree(doomed.resolve())
     if doomed.is_symlink():
