@@ -29,7 +29,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Mirror:
-    """One worker's log file on this machine. While the disk is full, every write waits for room and is reported."""
+    """One worker's log file on this machine. While the disk is full, every write waits for room.
+
+    That is reported once for all mirrors of a run.
+    """
 
     def __init__(self, directory: RunDirectory, worker: int) -> None:
         self.directory = directory
@@ -39,7 +42,6 @@ class Mirror:
         self._flushed = time.monotonic()
         self._durable = 0
         """Bytes that are known to be on the disk."""
-        self._has_reported = False
 
     async def open(self) -> None:
         """Open or create the file. Must be called first."""
@@ -47,7 +49,8 @@ class Mirror:
         path, flags = self.directory.log_path(self.worker), os.O_CREAT | os.O_APPEND | os.O_WRONLY
         self._descriptor = await self._patiently(partial(open_regular, path, flags))
         self.size = os.fstat(self._descriptor).st_size
-        self._has_reported = status_of(self.directory).disk_is_full
+        if self.directory.is_reported_full is None:
+            self.directory.is_reported_full = status_of(self.directory).disk_is_full
 
     async def append(self, data: bytes) -> None:
         """Write a batch and note its arrival."""
@@ -57,8 +60,8 @@ class Mirror:
             self.size += written
             rest = rest[written:]
         await self._patiently(partial(self.directory.append_arrival, self.worker, self.size, time.time()))
-        if self._has_reported and self._reserve_space():
-            self._has_reported = False
+        if self.directory.is_reported_full and self._reserve_space():
+            self.directory.is_reported_full = False
             await record(self.directory, "note", worker=self.worker, text=DISK_HAS_ROOM)
         if time.monotonic() - self._flushed > FLUSH_INTERVAL_S:
             await self.flush()
@@ -67,8 +70,8 @@ class Mirror:
         return await retry_while_full(write, self._record_full)
 
     def _record_full(self) -> None:
-        if not self._has_reported:
-            self._has_reported = True
+        if not self.directory.is_reported_full:
+            self.directory.is_reported_full = True
             self.directory.release_space()
             with suppress(OSError):
                 self.directory.append_event("note", worker=self.worker, text=DISK_IS_FULL)

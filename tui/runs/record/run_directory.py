@@ -84,6 +84,8 @@ class RunDirectory:
         self.path = path
         self.run = run if foreign is None else _without_authority(run)
         self.foreign = foreign
+        self.is_reported_full: bool | None = None
+        """Whether the last note about the disk here says that it is full; None until the mirrors have looked."""
 
     @cached_property
     def _events(self) -> _AppendedLines:
