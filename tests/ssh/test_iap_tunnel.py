@@ -7,9 +7,10 @@ import fcntl
 import hashlib
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from termios import FIONREAD, TIOCOUTQ
@@ -178,6 +179,33 @@ async def test_eight_workers_share_one_token_and_their_tunnels_end_with_the_flee
         assert all(getattr(answer, "exit_code", None) == 0 for answer in answers)
     assert calls.read_text() == "."
     assert all(session.over for session in iap.sessions.values())
+
+
+async def test_more_than_a_hundred_tunnels_are_open_at_once(iap: IapServer) -> None:
+    ended: list[bytes] = []
+
+    async def machine(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended.append(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(machine, "127.0.0.1", 0) as server:
+        iap.machines["machine", 22] = server.sockets[0].getsockname()[:2]
+        tunnels = IapTunnels(Access(user="me", iap_url=iap.url))
+        target = IapTarget("p", "z", "machine", 22)
+        with ExitStack() as stack:
+            for worker in range(101):
+                stack.enter_context(await tunnels.open(target, worker))
+        await until(lambda: len(ended) == 101, "every tunnel has ended")
+        await tunnels.close()
+
+
+def test_the_raised_file_limit_admits_a_tunnel_and_a_log_for_each_worker() -> None:
+    program = (
+        "import os, resource; from tui.procs.file_limit import raise_file_limit\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))\n"
+        "raise_file_limit(300); [os.dup(0) for _ in range(4 * 300)]"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 @needs_sshd

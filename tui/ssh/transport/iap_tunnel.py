@@ -101,6 +101,8 @@ class IapTunnels:
             raise errors.iap_error(worker, target.instance, 0, f"no answer within {self._timeout:g} s") from None
         except TunnelClosedError as error:
             raise errors.iap_error(worker, target.instance, error.code, error.words) from None
+        except OSError as error:
+            raise errors.iap_error(worker, target.instance, 0, str(error)) from None
         self._relays.start(relay.run())
         return outside
 
@@ -127,7 +129,8 @@ class IapTunnels:
         import aiohttp
 
         if self._session is None:
-            self._session = aiohttp.ClientSession(trust_env=True)
+            # By default, a session opens at most 100 connections.
+            self._session = aiohttp.ClientSession(trust_env=True, connector=aiohttp.TCPConnector(limit=0))
         try:
             return await self._session.ws_connect(
                 f"{self._url}/{path}?{urlencode(query)}",
