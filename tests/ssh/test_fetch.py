@@ -320,6 +320,17 @@ async def test_a_link_below_the_directory_is_never_followed(sshd: Start, tmp_pat
         assert not (to / "out/a").is_symlink()
 
 
+async def test_a_directory_in_the_place_of_a_file_does_not_stop_the_others(sshd: Start, tmp_path: Path) -> None:
+    server = sshd()
+    _write(server.home, {b"out/a": b"a", b"out/b": b"b"})
+    (tmp_path / "out/a/full").mkdir(parents=True)
+    problem, row = await _answers([server], ["out"], tmp_path)
+    assert isinstance(problem, TpuTuiError)
+    assert "a link, file or directory is in its place" in problem.remedy
+    assert isinstance(row, FetchedFile)
+    assert (tmp_path / "out/b").read_bytes() == b"b"
+
+
 async def test_a_worker_that_sends_nothing_is_named(
     sshd: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

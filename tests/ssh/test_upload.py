@@ -254,18 +254,24 @@ async def test_a_worker_that_stops_reading_the_code_is_named(
     assert "no progress for 1 s" in error.why
 
 
-@pytest.mark.parametrize(("now", "why"), [(b"short", "became shorter"), (b"y" * 90_000, "not what was sent")])
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [(b"short", "became shorter"), (b"y" * 90_000, "not what was sent"), (None, "a can no longer be read here")],
+)
 async def test_a_file_that_changes_during_the_upload_is_refused(
-    sshd: Start, source: Path, now: bytes, why: str
+    sshd: Start, source: Path, now: bytes | None, why: str
 ) -> None:
     server = sshd()
     (source / "a").write_bytes(b"x" * 90_000)
     bundle = read_bundle(source)
-    (source / "a").write_bytes(now)
+    (source / "a").unlink()
+    if now is not None:
+        (source / "a").write_bytes(now)
     async with Fleet([server.worker], server.access()) as fleet:
         (error,) = [row async for row in send_bundle(fleet, [0], bundle)]
         assert isinstance(error, WorkerError)
         assert why in error.why
+        assert error.remedy.startswith("sync again")
         assert not (server.home / ".tpu-tui/code" / bundle.tree.hash).exists()
         (result,) = await _sync(fleet, source)
     assert not result.skipped

@@ -17,7 +17,7 @@ from tui.aio.fan_out import for_each_worker
 from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.ssh.errors import SshError, quote_remote
 from tui.ssh.exec.script_protocol import Answer
-from tui.ssh.fetch.destination import Destination, IncompleteFile
+from tui.ssh.fetch.destination import Destination, IncompleteFile, LocalFileError
 from tui.ssh.fetch.fetch_stream import FetchStream, StreamBrokenError
 from tui.ssh.fetch.placement import Place, place_files
 from tui.ssh.fetch.remote_path import RemoteFile, RemotePattern
@@ -298,7 +298,11 @@ class _WorkerCopy:
             self._retry(file)
             return
         if not is_here:
-            self._destination.publish(self._index, file.source, request.place)
+            try:
+                self._destination.publish(self._index, file.source, request.place)
+            except LocalFileError as error:
+                self._finish(file, error)
+                return
         path = self._destination.path_of(request.place)
         self._finish(file, FetchedFile(self._index, path, file.size, digest, is_here))
 

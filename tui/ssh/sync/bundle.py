@@ -38,7 +38,7 @@ class Bundle:
         return texts + sum(entry.size for entry in self.streamed)
 
     def blocks(self, worker: int) -> Iterator[bytes]:
-        """Yield the bytes to send. Raises WorkerError for that worker when a file has become shorter."""
+        """Yield the bytes to send. Raises WorkerError for that worker when a file is gone or has become shorter."""
         for text in (self.manifest, self.script):
             yield b"%0*d" % (_LENGTH_DIGITS, len(text))
             yield from (text[start : start + BLOCK_BYTES] for start in range(0, len(text), BLOCK_BYTES))
@@ -46,19 +46,21 @@ class Bundle:
             yield from self._read(entry, worker)
 
     def _read(self, entry: TreeEntry, worker: int) -> Iterator[bytes]:
-        remaining = entry.size
-        with self.tree.path_of(entry).open("rb") as file:
-            while remaining:
-                block = file.read(min(remaining, BLOCK_BYTES))
-                if not block:
-                    raise WorkerError(
-                        "the code did not arrive",
-                        worker=worker,
-                        why=f"{quote_remote(entry.path)} became shorter while it was sent",
-                        remedy="sync again when nothing writes to it",
-                    )
-                remaining -= len(block)
-                yield block
+        remaining, problem = entry.size, "became shorter while it was sent"
+        try:
+            with self.tree.path_of(entry).open("rb") as file:
+                while block := file.read(min(remaining, BLOCK_BYTES)):
+                    remaining -= len(block)
+                    yield block
+        except OSError as error:
+            problem = f"can no longer be read here: {error.strerror}"
+        if remaining:
+            raise WorkerError(
+                "the code did not arrive",
+                worker=worker,
+                why=f"{quote_remote(entry.path)} {problem}",
+                remedy="sync again when nothing changes it",
+            )
 
 
 def read_bundle(directory: Path) -> Bundle:

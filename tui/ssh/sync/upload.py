@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 _STDERR_TAIL_BYTES = 160
 """Bytes of a worker's error output that a message repeats."""
 _BROKE_OFF = "the worker broke off"
-_CHECK_WORKER = "check its disk (`df`), and that sh, head, sha256sum and mv are on its PATH"
+_CHECK_WORKER = (
+    "sync again if the code here was being changed; otherwise check the worker's disk (`df`), and that sh, head, "
+    "sha256sum and mv are on its PATH"
+)
 
 
 COMPLAINT_TIMEOUT_S = 2.0
