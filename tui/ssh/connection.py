@@ -199,24 +199,19 @@ class WorkerConnection:
 
     async def probe(self, host: str, port: int, timeout: float = 5.0) -> PortState:
         """Return whether a TCP port answers, seen from this worker. Its sshd connects; no program is needed there."""
-        opening = asyncio.ensure_future(
-            self.connection.create_connection(asyncssh.SSHTCPSession, host, port, encoding=None)
-        )
+        opening = self.connection.create_connection(asyncssh.SSHTCPSession, host, port, encoding=None)
         try:
-            done, _ = await asyncio.wait({opening}, timeout=timeout)
-            if not done:
-                return unanswered_port(timeout)
-            channel, _ = opening.result()
+            channel, _ = await within(opening, timeout)
             channel.abort()
             return PortState("open", "connected", "connected")
+        except asyncio.TimeoutError:
+            return unanswered_port(timeout)
         except asyncssh.ChannelOpenError as error:
             if not self.alive:
                 raise errors.lost_error(self.worker, self.cause) from None
             return classify_port(error.code, error.reason)
         except (asyncssh.Error, OSError) as error:
             raise errors.lost_error(self.worker, str(error)) from None
-        finally:
-            opening.cancel()
 
     async def close(self) -> None:
         """Close the connection and wait up to `CLOSE_TIMEOUT_S` until it is closed."""

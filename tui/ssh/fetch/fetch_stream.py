@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from tui.aio.timeouts import within
 from tui.errors import WorkerError
 from tui.ssh.errors import quote_remote
 from tui.ssh.exec.script_protocol import (
@@ -111,18 +112,14 @@ class FetchStream:
         return piece
 
     async def _fill(self) -> None:
-        """Wait for more bytes; unlike `wait_for` of Python 3.11, `wait` never swallows a cancellation."""
+        """Wait for more bytes."""
         assert self._process is not None
-        reading = asyncio.ensure_future(self._process.stdout.read(READ_BYTES))
         try:
-            done, _ = await asyncio.wait({reading}, timeout=self._within_s)
-            if not done:
-                raise self._foreign(f"nothing came for {self._within_s:g} s", START_UP_FILES)
-            block = reading.result()
+            block = await within(self._process.stdout.read(READ_BYTES), self._within_s)
+        except asyncio.TimeoutError:
+            raise self._foreign(f"nothing came for {self._within_s:g} s", START_UP_FILES) from None
         except channel_errors() as error:
             raise StreamBrokenError(quote_remote(str(error)) or "the connection broke") from error
-        finally:
-            reading.cancel()
         if not block:
             raise StreamBrokenError("the worker broke off")
         self._buffer += block
