@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -16,8 +17,11 @@ import pytest
 from tests.runs.pipes import tagged
 from tests.runs.ssh_pod import SECRET, Pod, over, unattended
 from tests.sshd import needs_sshd, openssh_worker
+from tui.pod.creation.slice_request import WorkerStartup
 from tui.pod.run import RunState
 from tui.runs.launch.launch_spec import Preflight
+from tui.ssh.fleet import Fleet
+from tui.ssh.startup_scripts import read_startup
 
 pytestmark = needs_sshd
 SHELLS = {
@@ -76,3 +80,11 @@ def test_a_stop_is_confirmed_whatever_the_login_shell_prints(talkative_pod: Pod)
     assert not tagged(*talkative_pod.tags(directory))
     over(directory, 90)
     unattended(directory)
+
+
+def test_a_startup_script_is_asked_about_whatever_the_login_shell_is(talkative_pod: Pod) -> None:
+    async def read() -> WorkerStartup:
+        async with Fleet(talkative_pod.launch_workers, talkative_pod.access) as fleet:
+            return await read_startup(fleet, WorkerStartup("ssh", 0))
+
+    assert asyncio.run(read()).exit_code is None

@@ -183,12 +183,13 @@ class Fleet:
         command: str,
         seconds: float,
         *,
+        input: bytes = b"",  # noqa: A002
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
     ) -> CommandResult:
         """Log in and run one command within `seconds`; return its result so far when they are over."""
         remaining = await self.connect_within(index, seconds)
-        running = self.run(index, command, timeout=remaining, keep=keep, on_output=on_output)
+        running = self.run(index, command, input=input, timeout=remaining, keep=keep, on_output=on_output)
         try:
             return (await wait_for(remaining + _RESULT_GRACE_S, running, self._prompter))[0]
         except asyncio.TimeoutError:

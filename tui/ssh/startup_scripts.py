@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import shlex
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from tui.aio.fan_out import cancel_all
 from tui.errors import TpuTuiError
 from tui.pod.creation.slice_request import WorkerStartup
 from tui.pod.creation.startup_journal import MOST_LINES, UNIT, parse_startup
-from tui.ssh.exec.script_protocol import no_answer_error, parse_answers
+from tui.ssh.exec.script_protocol import Call, no_answer_error, parse_answers
 
 if TYPE_CHECKING:
     from tui.ssh.fleet import Fleet
@@ -50,8 +49,8 @@ echo "@$1 end"
 async def read_startup(fleet: Fleet, state: WorkerStartup) -> WorkerStartup:
     """Return the present state of one worker's startup script. Raises WorkerError when it does not answer."""
     nonce = secrets.token_hex(8)
-    command = f"exec sh -c {shlex.quote(_SCRIPT)} tpu-tui {nonce}"
-    result = await fleet.run_within(state.worker, command, _READ_TIMEOUT_S)
+    call = Call(_SCRIPT.encode(), nonce, nonce)
+    result = await fleet.run_within(state.worker, call.command, _READ_TIMEOUT_S, input=call.input)
     answers = parse_answers(nonce, result.stdout)
     if not answers or answers[-1].word != "end":
         raise no_answer_error(state.worker, "no answer about its startup script", result.stderr, result.exit_code)
