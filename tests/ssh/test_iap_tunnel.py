@@ -208,6 +208,28 @@ def test_the_raised_file_limit_admits_a_tunnel_and_a_log_for_each_worker() -> No
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_a_launch_through_iap_beyond_the_file_limit_is_refused() -> None:
+    program = """
+import resource
+from tests.run_records import make_run
+from tui.errors import UsageError
+from tui.pod.run import make_run_id
+from tui.pod.worker import Worker
+from tui.runs.launch.launch_spec import LaunchSpec, check_spec
+from tui.ssh.config.access import Access
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 700))
+run = make_run(make_run_id("big"), "big", ("true",), tuple(map(Worker, range(300))))
+check_spec(LaunchSpec(run, {}, Access()))
+try:
+    check_spec(LaunchSpec(run, {}, Access(route="iap")))
+except UsageError as error:
+    print(error.sentence)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert "300 workers need 1248 open files" in done.stdout
+
+
 @needs_sshd
 async def test_the_error_of_a_token_command_is_quoted(sshd: Start, iap: IapServer) -> None:
     iap.token = "let me in"

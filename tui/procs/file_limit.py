@@ -7,17 +7,16 @@ import math
 
 from tui.errors import UsageError
 
-_FILES_PER_WORKER = 2
-_MOST_FILES_PER_WORKER = 4
-"""Through IAP, a connection is a WebSocket and both ends of a pair of sockets."""
+_FILES_PER_WORKER, _FILES_THROUGH_IAP = 2, 4
+"""A connection and a log; through IAP, a connection is a WebSocket and both ends of a pair of sockets."""
 _SPARE_FILES = 512
 RESERVED_FILES = 48
 """Files that a keeper needs besides its workers' connections and logs, with some to spare."""
 
 
-def check_file_limit(workers: int) -> None:
+def check_file_limit(workers: int, *, through_iap: bool = False) -> None:
     """Raise UsageError if a process cannot have a connection and a log open for each worker."""
-    needed = workers * _FILES_PER_WORKER + RESERVED_FILES
+    needed = workers * (_FILES_THROUGH_IAP if through_iap else _FILES_PER_WORKER) + RESERVED_FILES
     limit = _raise_to(needed)
     if limit < needed:
         raise UsageError(
@@ -29,7 +28,7 @@ def check_file_limit(workers: int) -> None:
 
 def raise_file_limit(workers: int) -> float:
     """Raise the limit on open files to what the workers need, if the hard limit allows it; return the limit."""
-    return _raise_to(workers * _MOST_FILES_PER_WORKER + _SPARE_FILES)
+    return _raise_to(workers * _FILES_THROUGH_IAP + _SPARE_FILES)
 
 
 def _raise_to(needed: int) -> float:

@@ -119,7 +119,7 @@ def check_spec(spec: LaunchSpec) -> None:
         raise UsageError(f"{spec.run.slice} has no workers to launch on")
     if job.on_failure not in OPTIONS["on_failure"].choices:
         raise UsageError(f"no failure policy {job.on_failure!r}", remedy="stop or leave")
-    check_file_limit(len(spec.run.workers))
+    check_file_limit(len(spec.run.workers), through_iap=spec.access.route == "iap")
 
 
 def dry_run(spec: LaunchSpec) -> str:
