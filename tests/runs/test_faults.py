@@ -23,9 +23,10 @@ from tests.runs.disks import NoDiskError
 from tests.runs.ssh_pod import BRISK, Pod, over, unattended
 from tests.runs.test_discover import caught_up
 from tests.sshd import OpensshWorker, needs_sshd
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
+from tui.runs.follow.catch_up import catch_up
 from tui.runs.keeper.attempt_start import AttemptStarter
 from tui.runs.keeper.leadership import Leadership
 from tui.runs.keeper.start import ensure_keeper, start_keeper
@@ -192,6 +193,28 @@ def test_a_full_local_disk_is_noted_and_following_goes_on_when_there_is_room(sma
     assert pod.mirrors_are_exact(directory)
     pod.end_runs()
     wait_until(lambda: not directory.keeper_status().alive)
+
+
+def test_nothing_writes_the_mirror_after_a_cancelled_catch_up_gave_up_the_lock(tmp_path: Path, pod: Pod) -> None:
+    directory = RunDirectory.create(tmp_path / "runs", pod.spec("true").run)
+
+    def followers() -> list[str]:
+        return [text for task in asyncio.all_tasks() if "Follower" in (text := str(task.get_coro()))]
+
+    async def cancel() -> list[str]:
+        async with Fleet(pod.launch_workers, pod.access) as fleet:
+            for worker in pod.workers:
+                await fleet.connect(worker.index)
+                worker.freeze()
+            catching_up = asyncio.ensure_future(catch_up(directory, fleet, timeout=60))
+            await until(lambda: len(followers()) == len(pod.workers), "every worker is followed")
+            catching_up.cancel()
+            await asyncio.wait({catching_up})
+            for worker in pod.workers:
+                worker.thaw()
+            return followers()
+
+    assert asyncio.run(cancel()) == []
 
 
 def test_a_keeper_that_takes_over_on_a_full_disk_waits_for_room(

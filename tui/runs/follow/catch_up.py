@@ -61,8 +61,10 @@ async def _bring_up_to_date(directory: RunDirectory, fleet: Fleet, timeout: floa
         asyncio.ensure_future(Follower(directory, fleet, worker.index, attempt=attempt).catch_up())
         for worker in directory.run.workers
     ]
-    done, pending = await asyncio.wait(tasks, timeout=timeout)
-    await cancel_all(tasks)
+    try:
+        done, pending = await asyncio.wait(tasks, timeout=timeout)
+    finally:
+        await cancel_all(tasks)
     errors = [error for task in done if (error := task.exception()) is not None]
     if pending and not errors:
         return [WorkerError(f"{format_count(len(pending), 'worker')} did not answer within {timeout:g} s")]
