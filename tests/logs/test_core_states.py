@@ -22,6 +22,12 @@ class TestLag:
         rows = snapshot_of(*lines).rows()
         assert [(row.epoch, row.step, row.lag) for row in rows] == [(2, 10, 0), (2, 10, 0), (1, 40, 20)]
 
+    @pytest.mark.parametrize("first", [0, 1, 10])
+    def test_reaches_from_the_last_step_of_an_epoch_to_the_first_of_the_next(self, first: int) -> None:
+        lines = [training(core=core, step=step, epoch=1) for step in range(first, 50, 10) for core in range(3)]
+        lines += [training(core=core, step=first, epoch=2) for core in range(2)]
+        assert [row.lag for row in snapshot_of(*lines).rows()] == [0, 0, 10]
+
     def test_a_core_far_behind_is_a_straggler(self) -> None:
         lines = [
             training(core=core, step=step) for step in (0, 10, 100) for core in range(4) if core != 2 or step < 100
@@ -43,6 +49,18 @@ class TestLag:
                 if core != 2 or step < 15:
                     demux.feed(core, training(core=core, step=step * 10).encode() + b"\n", now=1000.0 + step * pause)
         assert demux.snapshot(now=1000.0 + 20 * pause).stragglers == expected
+
+    @pytest.mark.parametrize("first", [0, 1, 5000])
+    @pytest.mark.parametrize(("missed", "expected"), [(1, ()), (5, (2,))])
+    def test_lines_are_counted_by_the_steps_between_them_wherever_a_run_begins(
+        self, first: int, missed: int, expected: tuple[int, ...]
+    ) -> None:
+        demux = Demux()
+        for number in range(20):
+            for core in range(3 if number < 20 - missed else 2):
+                line = training(core=core, step=first + number * 50, epoch=None)
+                demux.feed(core, f"{line}\n".encode(), now=1000.0 + number)
+        assert demux.snapshot(now=1020.0).stragglers == expected
 
     def test_after_a_restart_only_new_samples_are_compared(self) -> None:
         demux = Demux()

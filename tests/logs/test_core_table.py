@@ -36,7 +36,7 @@ def state(table: CoreTable) -> str:
     assert table.history is not None
     trails = [(table.history.losses(row).tolist(), table.history.rates(row).tolist()) for row in range(table.size)]
     columns = {name: table.column(name).tolist() for name in table.columns}
-    return repr((columns, trails, sorted(table.epoch_steps.items()), table.smallest_step, table.sequence))
+    return repr((columns, trails, sorted(table.epoch_steps.items()), table.sequence))
 
 
 class TestIncompleteSamples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.logs._compat_numpy import Bools, Ints, np, npt, places_of
 from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
@@ -16,9 +16,9 @@ from tui.logs.state.recent_rates import RecentRates
 from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Samples
 
 MOST_EPOCHS = 4096
-"""Most epochs whose first and last steps are remembered."""
+"""Most epochs whose steps are remembered."""
 
-_LARGEST = np.iinfo(np.int64).max
+_LARGEST = int(np.iinfo(np.int64).max)
 
 _FEW_EPOCHS = 8
 """Most epochs between the first and last of a batch for which each is looked for, without sorting."""
@@ -30,6 +30,25 @@ _FIRST_ROWS = 64
 _ORDINAL_BITS, _DEVICE_BITS = 21, 15
 _NONE_KNOWN = (1 << _DEVICE_BITS) + 1
 """Makes the key of an unknown ordinal and device, -1 each, that of a slot alone."""
+
+
+class EpochSteps(NamedTuple):
+    """The smallest two steps of an epoch, and the largest; -1 is unknown."""
+
+    low: int
+    second: int
+    high: int
+
+    def join(self, steps: Ints, high: int) -> EpochSteps:
+        """Add steps, some of them known; `high` is the largest."""
+        # As unsigned numbers, the unknown -1 and differences below zero are the largest.
+        low = min(self.low, int(steps.view(np.uint64).min()))
+        above = low + 1 + int((steps - (low + 1)).view(np.uint64).min())
+        second = min((step for step in (self.low, self.second, above) if low < step < _LARGEST), default=UNKNOWN)
+        return EpochSteps(low, second, max(self.high, high))
+
+
+_NO_STEPS = EpochSteps(_LARGEST, UNKNOWN, UNKNOWN)
 
 
 class CoreTable:
@@ -44,10 +63,7 @@ class CoreTable:
         self.history: History | None = History(steps=steps) if history else None
         self.recent = RecentRates(recent)
         self.first_nans = FirstNans()
-        self.smallest_step = 0
-        """The smallest step above zero, taken as the number of steps between two lines."""
-        self.epoch_steps: dict[int, tuple[int, int]] = {}
-        """Smallest and largest step of each epoch."""
+        self.epoch_steps: dict[int, EpochSteps] = {}
         self._rows: dict[int, int] = {}
         self._index = _Index(self._rows)
         self.columns: dict[str, npt.NDArray[Any]] = {
@@ -55,6 +71,14 @@ class CoreTable:
         }
         for name in ("wraps", "count", "first", "last"):
             self.columns[name] = np.zeros(0, np.int64)
+
+    @property
+    def stride(self) -> int:
+        """Return the steps between two lines of a core: the fewest at the beginning of an epoch."""
+        epochs = [self.epoch_steps[epoch] for epoch in sorted(self.epoch_steps)]
+        strides = [steps.second - steps.low for steps in epochs]
+        strides += [after.low - before.high for before, after in itertools.pairwise(epochs)]
+        return min((stride for stride in strides if stride > 0), default=1)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return the part of a column that has rows.
@@ -222,17 +246,12 @@ class CoreTable:
         return back
 
     def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
-        """Note the first and last step of each epoch; return whether every sample names its epoch."""
-        # After subtracting 1, 0 and the unknown -1 are the largest unsigned numbers.
-        smallest = int((steps - 1).view(np.uint64).min()) + 1
-        if smallest <= _LARGEST:
-            self.smallest_step = min(self.smallest_step or smallest, smallest)
+        """Note the steps of each epoch; return whether every sample names its epoch."""
         first, last = int(epochs.min()), int(epochs.max())
         for epoch in range(first, last + 1) if last - first < _FEW_EPOCHS else np.unique(epochs).tolist():
             in_epoch = steps if first == last else steps[epochs == epoch]
-            if len(in_epoch):
-                low, high = self.epoch_steps.get(epoch, (int(in_epoch[0]), int(in_epoch[0])))
-                self.epoch_steps[epoch] = (min(low, int(in_epoch.min())), max(high, int(in_epoch.max())))
+            if len(in_epoch) and (high := int(in_epoch.max())) != UNKNOWN:
+                self.epoch_steps[epoch] = self.epoch_steps.get(epoch, _NO_STEPS).join(in_epoch, high)
         while len(self.epoch_steps) > MOST_EPOCHS:
             del self.epoch_steps[next(iter(self.epoch_steps))]
         return first != UNKNOWN

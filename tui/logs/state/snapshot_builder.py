@@ -60,7 +60,7 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     lag, middle = _lags(position, counting)
     if state.epochs.offset is not None:
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + state.epochs.offset, epoch)
-    late = find_behind(lag, usual, table.smallest_step, state.thresholds) & (not partial)
+    late = find_behind(lag, usual, table.stride, state.thresholds) & (not partial)
     pace, slow = measure_paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
     slow &= sampled & (not partial)
     states = _states(sampled, columns["known"], columns["loss"], ended | _is_over(state), late | slow, silent)
@@ -200,16 +200,16 @@ def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
     """Return the progress of each core in steps since the first epoch, so that it compares across epochs."""
     position = steps.astype(np.float64)
     present = sorted(set(epochs.tolist()) & table.epoch_steps.keys())
-    offset = 0.0
+    offset, stride = 0.0, table.stride
     for before, after in itertools.pairwise(present):
-        length = table.epoch_steps[before][1] + max(1, table.smallest_step)
-        restarts = table.epoch_steps[after][0] < table.epoch_steps[before][1]
-        if restarts:
-            offset += length * (after - before)
+        first, last = table.epoch_steps[after].low, table.epoch_steps[before].high
+        if first < last:
+            offset += (last + stride - first) * (after - before)
         position[epochs == after] += offset
-    if not present:
-        longest = max((high for _, high in table.epoch_steps.values()), default=0) + max(1, table.smallest_step)
-        position += epochs * float(longest)
+    if not present and table.epoch_steps:
+        first = min(steps.low for steps in table.epoch_steps.values())
+        last = max(steps.high for steps in table.epoch_steps.values())
+        position += epochs * float(last + stride - first)
     return position
 
 

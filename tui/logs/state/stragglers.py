@@ -39,12 +39,12 @@ class CoreThresholds:
         return cls(**{name: float(values[name]) for name in cls.__dataclass_fields__ if name in values})
 
 
-def find_behind(lag: Floats, usual: float, smallest_step: int, thresholds: CoreThresholds) -> Bools:
+def find_behind(lag: Floats, usual: float, stride: int, thresholds: CoreThresholds) -> Bools:
     """Return which cores are more than `straggler` lines, and at least `LASTING_S` seconds, behind the median core.
 
-    `usual` is the usual number of seconds between two lines of a core (NaN unknown); `lag` is in steps.
+    `usual` is the usual number of seconds between two lines of a core (NaN unknown), `stride` their steps.
     """
-    lines = lag / max(1, smallest_step)
+    lines = lag / stride
     late: Bools = lines > thresholds.straggler
     if usual > 0:
         late &= lines * usual >= LASTING_S
