@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -309,3 +311,32 @@ class TestEpochs:
         begun = ["Epoch 2 train begin 18:01:42", *lines]
         assert {row.epoch for row in snapshot_of(*begun).rows()} == {2}
         assert {row.epoch for row in snapshot_of(*begun, "Epoch 3 train begin 18:05:42", *lines).rows()} == {3}
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+    def test_an_epochs_number_does_not_depend_on_which_workers_log_is_read_first(
+        self, order: tuple[int, ...]
+    ) -> None:
+        demux = Demux()
+        for worker in order:
+            for epoch in (1, 2, 3):
+                heading = [f"Epoch {epoch} train begin 18:01:42"] if worker == 0 else []
+                samples = (training(core=worker, step=step, epoch=None) for step in (0, 10))
+                demux.feed(worker, "".join(f"{line}\n" for line in (*heading, *samples)).encode(), now=1000.0)
+        assert {row.epoch for row in demux.snapshot(now=1000.0).rows()} == {3}
+
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+    def test_a_restarted_job_names_its_epochs_again(self, order: tuple[int, ...]) -> None:
+        demux = Demux()
+        for attempt, epochs in enumerate([(1, 2), (2,)]):
+            for worker, epoch in itertools.product(order, epochs):
+                own = [f"Epoch {epoch} train begin 18:0{attempt}:42"] if worker == 0 else []
+                own += [
+                    training(core=worker, step=step, epoch=None, loss="nan" if attempt == 0 else "1")
+                    for step in (0, 10)
+                ]
+                own += ["Total Train Time: 0:41:25"] if attempt == 0 else []
+                demux.feed(worker, "".join(f"{line}\n" for line in own).encode(), now=1000.0)
+            snapshot = demux.snapshot(now=1000.0)
+            demux.restart()
+        assert [(row.epoch, row.state, row.first_nan.epoch) for row in snapshot.rows()] == [(2, "training", 1)] * 2
+        assert [epoch.train_began for epoch in snapshot.epochs] == ["18:00:42", "18:01:42"]

@@ -247,7 +247,7 @@ class Matcher:
         epoch = figures.pop("epoch")
         self._state.queue.flush()
         self._state.epochs.add_figures(epoch, figures)
-        self._state.epochs.anchor(epoch, dialect.moment, self._state.table)
+        self._state.epochs.anchor(epoch, dialect.moment, slot, self._state.table)
         if "accuracy" in figures:
             self._note_accuracy(figures["accuracy"])
         self._stage.name_epoch(slot, epoch, dialect.moment)

@@ -59,6 +59,8 @@ class CoreTable:
         self.size = 0
         self.sequence = 0
         """Samples added so far; the number of its last sample gives the age of a row."""
+        self.restarted_at = 0
+        """Samples added before the job was last restarted."""
         self.dropped = 0
         self.history: History | None = History(steps=steps) if history else None
         self.recent = RecentRates(recent)
@@ -165,10 +167,14 @@ class CoreTable:
             else:
                 self._update_parts(rows[start:end], samples.part(slice(start, end)))
 
-    def restart(self) -> None:
-        """Note that the job was restarted, so that earlier rates and NaNs no longer count."""
+    def restart(self, first_epoch: int | None) -> None:
+        """Note that the job was restarted, so that earlier steps, rates and NaNs no longer count.
+
+        `first_epoch` is the epoch of samples without a named epoch before their step first went back.
+        """
+        self.restarted_at = self.sequence
         self.recent.restart()
-        self.first_nans.restart()
+        self.first_nans.restart(first_epoch)
         if self.history is not None:
             self.history.restart()
 
@@ -223,10 +229,11 @@ class CoreTable:
         return touched, counts[touched], last[touched]
 
     def _steps_before(self, runs: RowGroups, steps: Ints) -> Ints:
-        """Return the step of the sample before each sample in its row, grouped by row."""
+        """Return the step of the sample before each sample in its row, grouped by row; -1 after a restart."""
         before: Ints = np.empty_like(steps)
         before[1:] = steps[runs.order[:-1]]
-        before[runs.starts] = self.columns["step"][runs.rows]
+        is_new = self.columns["last"][runs.rows] < self.restarted_at
+        before[runs.starts] = np.where(is_new, UNKNOWN, self.columns["step"][runs.rows])
         return before
 
     def _wraps_at(self, rows: Ints, samples: Samples) -> Ints:

@@ -15,6 +15,9 @@ from tui.logs.state.stragglers import CoreThresholds
 MOST_SOURCES = 8192
 """Most sources that are distinguished: four times the workers of the largest pod."""
 
+AT_THE_END = frozenset({"total_train_time", "average_global_rate"})
+"""Names of facts that a job prints at its end."""
+
 _NAN = float("nan")
 
 
@@ -39,8 +42,6 @@ class DemuxState:
     samples: int = 0
     overlong: int = 0
     """Lines too long to be read whole."""
-    samples_at_restart: int = 0
-    """Samples in the table when the job was last restarted."""
     first_moment: float = _NAN
     last_moment: float = _NAN
     _slots: dict[tuple[int | None, str | None], int] = field(default_factory=dict)
@@ -83,5 +84,6 @@ class DemuxState:
     def restart(self) -> None:
         """Note that the job was restarted on all workers: earlier samples are not compared with later ones."""
         self.queue.flush()
-        self.table.restart()
-        self.samples_at_restart = self.table.sequence
+        self.table.restart(self.epochs.offset)
+        self.epochs.restart()
+        self.facts = {name: value for name, value in self.facts.items() if name not in AT_THE_END}

@@ -24,28 +24,43 @@ class EpochBook:
         self.offset: int | None = None
         """The epoch of a core whose step has never gone back; None until an epoch is named."""
         self._anchored: dict[tuple[int, str], None] = {}
+        self._earlier: set[int] = set()
+        """Epochs with the figures of an earlier attempt, which those of a later one replace."""
 
     def add_figures(self, epoch: int, figures: dict[str, Any]) -> None:
         """Add figures of an epoch; of several values, as each worker's master prints them, the first counts."""
-        summary = self.epochs.get(epoch) or EpochSummary(epoch)
+        summary = self.epochs.get(epoch)
+        if summary is None or epoch in self._earlier:
+            summary = EpochSummary(epoch)
+            self._earlier.discard(epoch)
         news = {name: value for name, value in figures.items() if getattr(summary, name) is None}
         self.epochs[epoch] = summary._replace(**news)
         while len(self.epochs) > MOST_EPOCHS:
             del self.epochs[next(iter(self.epochs))]
 
-    def anchor(self, epoch: int, moment: str, table: CoreTable) -> None:
-        """Note that a line named an epoch, before its samples (`begin`) or after them (`end`)."""
+    def restart(self) -> None:
+        """Note that the job was restarted, so that its lines name epochs again."""
+        self._anchored.clear()
+        self._earlier = set(self.epochs)
+
+    def anchor(self, epoch: int, moment: str, slot: int, table: CoreTable) -> None:
+        """Note that a worker's line named an epoch, before its samples (`begin`) or after them (`end`).
+
+        The samples of other workers may have been read before or after those of the worker that printed the line, so
+        only its own cores count, unless it has none.
+        """
         if moment not in ("begin", "end") or (epoch, moment) in self._anchored:
             return
         self._anchored[(epoch, moment)] = None
         while len(self._anchored) > 2 * MOST_EPOCHS:
             del self._anchored[next(iter(self._anchored))]
         counted = (table.column("count") > 0) & (table.column("epoch") == UNKNOWN)
-        if not counted.any():
-            self.offset = epoch if moment == "begin" else epoch + 1
-            return
-        wraps = int(np.median(table.column("wraps")[counted]))
-        self.offset = epoch - wraps - (1 if moment == "begin" else 0)
+        own = counted & (table.column("slot") == slot)
+        if own.any() or (self.offset is None and moment == "begin"):
+            counted = own
+        wraps = int(np.median(table.column("wraps")[counted])) if counted.any() else 0
+        goes_back = (table.column("last")[counted] >= table.restarted_at).any()
+        self.offset = epoch - wraps + (moment == "end") - bool(goes_back)
 
     def summaries(self) -> tuple[EpochSummary, ...]:
         """Return every epoch, ascending."""

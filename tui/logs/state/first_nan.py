@@ -64,8 +64,9 @@ class FirstNans:
         self._records["is_broken"][ordered[is_last]] = broken[is_last]
         self._are_broken = bool(self._records["is_broken"].any())
 
-    def restart(self) -> None:
-        """Note that the job was restarted, which ends every series."""
+    def restart(self, first_epoch: int | None) -> None:
+        """Note that the job was restarted, which ends every series; for `first_epoch` see `of`."""
+        self._records["epoch"] = _epochs(self._records, first_epoch)
         self._records["is_broken"] = False
         self._are_broken = False
 
@@ -83,14 +84,19 @@ class FirstNans:
         if not len(recorded):
             return None
         records = self._records[recorded]
-        epoch = records["epoch"].copy()
-        if first_epoch is not None:
-            unknown = epoch == UNKNOWN
-            epoch[unknown] = records["wraps"][unknown] + first_epoch
         columns = {name: records[name].copy() for name in _TAKEN if name != "epoch"}
-        return FirstNanColumns(rows=recorded, epoch=epoch, **columns)
+        return FirstNanColumns(rows=recorded, epoch=_epochs(records, first_epoch), **columns)
 
     def _make_room(self, size: int) -> None:
         if size > len(self._records):
             more = np.zeros(max(size, 2 * len(self._records)) - len(self._records), _RECORD)
             self._records = np.concatenate((self._records, more))
+
+
+def _epochs(records: npt.NDArray[Any], first_epoch: int | None) -> Ints:
+    """Return the epochs of records; those that were not named follow from the first one, if that is known."""
+    epochs: Ints = records["epoch"].copy()
+    if first_epoch is not None:
+        unknown = epochs == UNKNOWN
+        epochs[unknown] = records["wraps"][unknown] + first_epoch
+    return epochs

@@ -12,7 +12,7 @@ from tui.logs.core_row import HAS_LOSS, UNKNOWN, WorkerFacts
 from tui.logs.log_time import LOG_TIME, format_time
 from tui.logs.snapshot import CoreState, Snapshot, freeze
 from tui.logs.state.core_table import CoreTable
-from tui.logs.state.demux_state import DemuxState
+from tui.logs.state.demux_state import AT_THE_END, DemuxState
 from tui.logs.state.line_counts import LogSource
 from tui.logs.state.stragglers import find_behind, measure_paces
 
@@ -237,7 +237,7 @@ def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
 def _sampled(state: DemuxState, rows: Ints) -> Bools:
     """Return which rows have a sample; once any has one since a restart, only those that have."""
     ever: Bools = state.table.column("count")[rows] > 0
-    since: Bools = state.table.column("last")[rows] >= state.samples_at_restart
+    since: Bools = state.table.column("last")[rows] >= state.table.restarted_at
     return ever & since if (ever & since).any() else ever
 
 
@@ -270,7 +270,7 @@ def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> B
 
 def _is_over(state: DemuxState) -> bool:
     """Return whether the log has lines that a job prints at its end."""
-    return "total_train_time" in state.facts or "average_global_rate" in state.facts
+    return not AT_THE_END.isdisjoint(state.facts)
 
 
 def _states(
