@@ -176,7 +176,7 @@ def test_a_line_of_the_list_names_what_is_wrong(directory: RunDirectory) -> None
     figures = FiguresCache().get(directory)
     assert figures.nan_cores == (BROKEN,)
     assert marks_of_run(status_of(directory), LatestFigures()) == ""
-    assert marks_of_run(status_of(directory), figures) == "nan c22"
+    assert marks_of_run(status_of(directory), figures) == "nan c22 · behind c13"
     note(directory, "behind", SLOW, steps_behind=40)
     for core in (1, 2, 3):
         note(directory, "slow", core, pace=0.5)
