@@ -229,6 +229,12 @@ def test_a_core_is_reported_once_if_several_sources_found_it(directory: RunDirec
             "it/s",
         ),
         (
+            "Epoch 1: 10%|#  | 9/90 [00:02<00:20, 31.25s/it, loss=2.5]",
+            "0.032 it/s each",
+            "0.032 it/s (median core)",
+            "it/s",
+        ),
+        (
             "| Training Device=xla:0/{0} Epoch=1 Step=9 Loss=2.5 Rate=8.00 GlobalRate=8.00 Time=02:38:57",
             "32.0 ex/s",
             "32.00 examples/s, all cores",

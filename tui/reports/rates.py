@@ -22,9 +22,9 @@ def rate_in_short(snapshot: Snapshot) -> str:
     unit = snapshot.rate_unit or ""
     short = _SHORT.get(unit, unit)
     if snapshot.rate_total is not None:
-        return f"{snapshot.rate_total:,.1f} {short}".strip()
+        return f"{format_figure(snapshot.rate_total, 1, apart=True)} {short}".strip()
     if snapshot.rate_median is not None:
-        return f"{snapshot.rate_median:,.1f} {short or 'per second'} each"
+        return f"{format_figure(snapshot.rate_median, 1, apart=True)} {short or 'per second'} each"
     return ""
 
 
