@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
 from tests.console.driving import until
-from tui.console.widgets.charts.chart_axes import RunTime, ticks_within
+from tui.console.widgets.charts.chart_axes import RunTime, ShortNumbers, ticks_within
 from tui.console.widgets.charts.charts import Plot, readable, time_axis  # type: ignore[attr-defined]
 from tui.logs.history.history import PodSeries
 
@@ -33,6 +33,21 @@ def test_ticks_are_inside_and_never_too_many(low: float, span: float, most: int)
 @pytest.mark.parametrize("high", [0.0, -1.0, math.nan, math.inf])
 def test_no_range_has_no_ticks(high: float) -> None:
     assert ticks_within(0.0, high, 5) == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (0.0, 0.04, ["0.00", "0.02", "0.04"]),
+        (6.1, 6.9, ["6.5"]),
+        (0.0, 1e9, ["0", "5e+08", "1e+09"]),
+        (0.0, 1e-8, ["0", "5e-09", "1e-08"]),
+    ],
+)
+def test_the_labels_of_ticks_fit_their_margin_and_show_their_numbers(
+    low: float, high: float, labels: list[str]
+) -> None:
+    assert ShortNumbers(8).get_labels_for_ticks(ticks_within(low, high, 3 if low == 0 else 2)) == labels
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from textual_plot import AxisFormatter
+from textual_plot import AxisFormatter, NumericAxisFormatter
 
 from tui.text.durations import format_clock
 
@@ -25,6 +25,20 @@ def ticks_within(low: float, high: float, most: int) -> list[float]:
         if last - first < most:
             return [number * step for number in range(first, last + 1)]
     return []
+
+
+class ShortNumbers(NumericAxisFormatter):
+    """Numbers of at most `width` characters: a plot cuts longer ones, which would show other numbers."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._width = width
+
+    def get_labels_for_ticks(self, ticks: Sequence[float]) -> list[str]:
+        """Return the ticks with as many decimals as they need, or all with an exponent."""
+        # textual-plot takes the decimals from the distance of two ticks: a single 6.5 would be 6.
+        labels = super().get_labels_for_ticks(ticks) if len(ticks) > 1 else [f"{tick:g}" for tick in ticks]
+        return labels if max(map(len, labels), default=0) <= self._width else [f"{tick:.3g}" for tick in ticks]
 
 
 class RunTime(AxisFormatter):

@@ -14,7 +14,7 @@ from textual_hires_canvas import HiResMode
 from textual_plot import NumericAxisFormatter, PlotWidget
 
 from tui.console.platform._compat_textual_plot import Plot
-from tui.console.widgets.charts.chart_axes import RunTime, ticks_within
+from tui.console.widgets.charts.chart_axes import RunTime, ShortNumbers, ticks_within
 from tui.console.widgets.panes.pane import Pane
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Chart(Vertical):
         self._again: Callable[[], None] | None = None
         self._plot = Plot(allow_pan_and_zoom=False)
         self._plot.can_focus = False
+        self._plot.set_y_formatter(ShortNumbers(MARGIN_LEFT - 1))
         for margin, size in (
             (PlotWidget.margin_top, 0),
             (PlotWidget.margin_bottom, 1),
