@@ -68,3 +68,12 @@ def test_the_progress_line_counts_the_workers_that_are_done(
     lines = capsys.readouterr().err.split("\r\x1b[K")
     assert lines[1] == "0 of 2 workers, 1.0 of 1.0 MB received"
     assert lines[-2] == "2 of 2 workers, 2.0 of 2.0 MB received"
+
+
+def test_a_size_never_has_a_thousand_of_its_unit() -> None:
+    assert [transfer_progress.format_size(size) for size in (999, 1000, 999_949, 999_950)] == [
+        "999 B",
+        "1.0 kB",
+        "999.9 kB",
+        "1.0 MB",
+    ]

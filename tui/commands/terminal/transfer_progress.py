@@ -52,4 +52,6 @@ class TransferProgress:
 
 def format_size(count: int) -> str:
     """Format a number of bytes."""
-    return f"{count} B" if count < _KB else f"{count / _KB:.1f} kB" if count < _MB else f"{count / _MB:,.1f} MB"
+    if count < _KB:
+        return f"{count} B"
+    return f"{count / _KB:.1f} kB" if round(count / _KB, 1) < _KB else f"{count / _MB:,.1f} MB"
