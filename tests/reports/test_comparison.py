@@ -63,6 +63,20 @@ def test_a_log_without_figures_is_still_a_column() -> None:
     assert compare([empty, run("a", cores=2, rate=50.0)])[1].efficiency is None
 
 
+@pytest.mark.parametrize(("expected", "per_core", "efficiency"), [(None, None, None), (4, 100.0, 0.5)])
+def test_the_rate_of_a_job_that_names_no_cores_is_divided_by_those_of_its_slice(
+    expected: int | None, per_core: float | None, efficiency: float | None
+) -> None:
+    runs = []
+    for rate, cores in ((400, 2), (400, expected)):
+        demux = Demux()
+        demux.feed(0, f"epoch 1 step 9 loss 2.5 throughput: {rate} samples/s\n".encode())
+        runs.append(summarize(RunFacts("a", cores_expected=cores), demux.snapshot()))
+    one = compare(runs)[1]
+    assert (one.rate_total, one.rate_per_core, one.efficiency, one.speedup) == (400.0, per_core, efficiency, 1.0)
+    assert dict(row[::2] for row in comparison_rows([one, one, one])).get("cores") == (expected and str(expected))
+
+
 def test_only_the_differences_of_the_commands_are_shown() -> None:
     first = run("a", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.1"))
     second = run("b", cores=1, rate=1.0, argv=("python", "train.py", "--lr", "0.2"))

@@ -194,6 +194,11 @@ class Snapshot:
         return late
 
     @property
+    def noun(self) -> str:
+        """Return what a row is: a core or, if no line names a core, a worker."""
+        return "worker" if len(self) and (self.core == UNKNOWN).all() else "core"
+
+    @property
     def reporting(self) -> int:
         """Return the number of cores with at least one step."""
         return int(np.count_nonzero(self.state != CoreState.WAITING))

@@ -78,7 +78,7 @@ def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
     if not summaries:
         return ()
     first, unit = _rate(summaries[0]), summaries[0].snapshot.rate_unit
-    base = None if first is None or not summaries[0].cores else first / len(summaries[0].cores)
+    base = _per_core(summaries[0], first)
     return tuple(
         _compare(summary, first, base) if summary.snapshot.rate_unit == unit else _compare(summary, None, None)
         for summary in summaries
@@ -87,7 +87,7 @@ def compare(summaries: Sequence[Summary]) -> tuple[Compared, ...]:
 
 def _compare(summary: Summary, first: float | None, base: float | None) -> Compared:
     rate = _rate(summary)
-    per_core = None if rate is None or not summary.cores else rate / len(summary.cores)
+    per_core = _per_core(summary, rate)
     newest = [round_figure(summary.loss.median)] if summary.loss else []
     losses = [loss for loss in (*(point.loss for point in summary.chart), *newest) if loss is not None]
     return Compared(
@@ -105,6 +105,16 @@ def _rate(summary: Summary) -> float | None:
     """Return the rate of all cores over the run; None where it is unknown."""
     newest = summary.snapshot.rate_total
     return None if newest is None else _over_the_run(summary, newest)
+
+
+def _per_core(summary: Summary, rate: float | None) -> float | None:
+    cores = _cores(summary)
+    return rate / cores if rate is not None and cores else None
+
+
+def _cores(summary: Summary) -> int | None:
+    """Return the number of cores: those that the lines name, else those of the slice; None: unknown."""
+    return len(summary.cores) if summary.snapshot.noun == "core" else summary.facts.cores_expected
 
 
 def _over_the_run(summary: Summary, newest: float | None) -> float | None:
@@ -126,7 +136,7 @@ _ROWS: tuple[tuple[str, Callable[[Compared], str | None]], ...] = (
     ("slice", lambda run: run.summary.facts.slice),
     ("accelerator", lambda run: run.summary.facts.accelerator_type),
     ("workers", lambda run: _text(len(run.summary.workers) or None)),
-    ("cores", lambda run: str(len(run.summary.cores))),
+    ("cores", lambda run: _text(_cores(run.summary))),
     ("state", lambda run: run.summary.facts.state),
     ("duration", lambda run: None if run.summary.seconds is None else format_clock(run.summary.seconds)),
     ("restarts", lambda run: _text(run.summary.facts.attempt or None)),
