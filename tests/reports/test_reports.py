@@ -70,6 +70,14 @@ def test_the_rate_that_the_job_reports_at_its_end_is_an_average() -> None:
     assert "Average rate, reported by the job: 812.50 examples/s." in text
 
 
+def test_redrawn_bars_are_samples_of_one_line_and_of_a_worker() -> None:
+    bar = "Epoch 0:  {0}0%|#   | {0}/10 [00:0{0}<00:08,  1.00it/s, loss=2.5]"
+    summary = summary_of("\r".join(map(bar.format, (1, 2))), facts=RunFacts("x", is_run=False), worker=None)
+    text = write_text(summary)
+    assert "A saved log of 1 line with 2 training samples." in text
+    assert "Ended at epoch 0, step 2, on 1 worker; loss 2.5" in text
+
+
 class TestSummary:
     def test_names_the_causes(self) -> None:
         remarks = failed_run().remarks

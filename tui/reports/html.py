@@ -117,7 +117,7 @@ def _figures(summary: Summary) -> str:
         ("Loss, median", number(summary.loss.median, 5) if summary.loss else "", ""),
         _rate_shown(snapshot),
         ("Best accuracy", f"{number(snapshot.max_accuracy)} %" if snapshot.max_accuracy is not None else "", ""),
-        ("Cores", f"{len(summary.cores):,}" if summary.cores else "", ""),
+        (f"{snapshot.noun}s".capitalize(), f"{len(summary.cores):,}" if summary.cores else "", ""),
     ]
     cards = "".join(
         f'<div><dt>{html.escape(name)}</dt><dd class="{mark}">{html.escape(one_line(value))}</dd></div>'

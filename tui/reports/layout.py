@@ -107,7 +107,8 @@ def _verdict(summary: Summary) -> str:
     if not facts.is_run:
         covers = f"Duration: {format_clock(summary.seconds)}." if summary.seconds is not None else ""
         lines = format_count(summary.snapshot.lines, "line")
-        return f"A saved log of {lines}, {summary.snapshot.samples:,} of them training lines. {covers}".strip()
+        samples = format_count(summary.snapshot.samples, "training sample")
+        return f"A saved log of {lines} with {samples}. {covers}".strip()
     verdicts = {
         "succeeded": _success(lasted, facts.attempt),
         "failed": f"Failed{lasted}.",
@@ -129,7 +130,7 @@ def _describe_end(summary: Summary) -> str:
     reached = (("epoch", snapshot.median_epoch), ("step", snapshot.median_step))
     position = ", ".join(f"{name} {value}" for name, value in reached if value is not None)
     begin = "Ended at" if summary.facts.is_final else "At"
-    text = f"{begin} {position or 'an unknown step'}, on {format_count(len(summary.cores), 'core')}"
+    text = f"{begin} {position or 'an unknown step'}, on {format_count(len(summary.cores), snapshot.noun)}"
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
@@ -249,7 +250,7 @@ def _cores(summary: Summary) -> Section:
 
 def _log(summary: Summary) -> Section:
     snapshot = summary.snapshot
-    read = ((snapshot.lines, "line"), (snapshot.bytes, "byte"), (snapshot.samples, "training line"))
+    read = ((snapshot.lines, "line"), (snapshot.bytes, "byte"), (snapshot.samples, "training sample"))
     sentences = [", ".join(format_count(count, noun) for count, noun in read) + "."]
     if snapshot.dialects:
         counts = ", ".join(f"{one_line(name)} {count:,}" for name, count in sorted(snapshot.dialects.items()))

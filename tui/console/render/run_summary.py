@@ -23,7 +23,6 @@ from tui.console.render.pod_rows import format_exit_codes, get_run_seconds
 from tui.console.render.safe_text import decode_visible_line, format_number
 from tui.console.widgets.problem_panel import Problem, make_problem
 from tui.console.widgets.tables.table_columns import Cell
-from tui.logs.core_row import UNKNOWN
 from tui.logs.snapshot import CoreState
 from tui.pod.run import RunState
 from tui.reports.rates import rate_in_short
@@ -117,8 +116,7 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> 
     expected = _expected_cores(feed) or len(snapshot)
     reporting = _reporting(snapshot, feed)
     are_missing = reporting < expected and feed.has_caught_up
-    noun = "cores" if not len(snapshot) or (snapshot.core != UNKNOWN).any() else "workers"
-    cells.append(Cell(f"{reporting} of {expected} {noun}", "warn" if are_missing else ""))
+    cells.append(Cell(f"{reporting} of {expected} {snapshot.noun}s", "warn" if are_missing else ""))
     if snapshot.data_wait_share is not None:
         cells.append(Cell(f"waited for data {snapshot.data_wait_share * 100:.1f} %"))
     if snapshot.max_accuracy is not None:
@@ -146,8 +144,8 @@ def _expected_cores(feed: Feed) -> int | None:
     if status is None or not status.run.cores_per_worker:
         return None
     snapshot = feed.snapshot
-    are_numbered = snapshot is None or not len(snapshot) or bool((snapshot.core != UNKNOWN).any())
-    per_worker = status.run.cores_per_worker if are_numbered else 1  # a stream without core numbers is one row
+    are_cores = snapshot is None or snapshot.noun == "core"
+    per_worker = status.run.cores_per_worker if are_cores else 1  # a stream without core numbers is one row
     return max(per_worker * len(status.run.workers), len(snapshot or ()))
 
 

@@ -69,7 +69,7 @@ class CoresPane(Pane):
     def _format_note(self, snapshot: Snapshot, *, is_reading: bool) -> str:
         """Return the number of rows, their order, and whether the logs are still being read."""
         table = self.cores
-        total = format_count(len(snapshot), "core")
+        total = format_count(len(snapshot), snapshot.noun)
         count = f"{table.row_count()} of {total} with “{table.filter_text}”" if table.filter_text else total
         title = next((column.title for column in table.columns if column.key == table.sort_key), "core")
         order = f"{count} · by {title}{' descending' if table.sort_reverse else ''}"
