@@ -83,6 +83,18 @@ def test_the_pods_seconds_per_step_come_from_its_lines_times() -> None:
     assert seconds_per_step(Demux().snapshot()) is None
 
 
+@pytest.mark.parametrize("epoch", [1, None])
+def test_the_time_of_a_step_spans_no_two_epochs(epoch: int | None) -> None:
+    demux = Demux()
+    for number in range(50):
+        line = training(step=number % 12, epoch=epoch and epoch + number // 12)
+        demux.feed(0, f"{line}\n".encode(), now=1000.0 + 3 * number)
+    assert seconds_per_step(demux.snapshot(now=1150.0)) is None, "the newest epoch has two lines"
+    for step in (2, 3, 4):
+        demux.feed(0, f"{training(step=step, epoch=epoch and 5)}\n".encode(), now=1144.0 + 3 * step)
+    assert seconds_per_step(demux.snapshot(now=1160.0)) == pytest.approx(3.0)
+
+
 def test_the_document_is_plain_numbers() -> None:
     (cost,) = straggler_costs(gang(slow_every=2, slow_rate="50.00"))
     document = cost.to_json()

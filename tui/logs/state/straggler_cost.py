@@ -93,13 +93,19 @@ def _pace_by_lines(snapshot: Snapshot, index: int, median: float) -> float | Non
 def seconds_per_step(snapshot: Snapshot) -> float | None:
     """Return the seconds that the pod's newest steps took, from the first line of each step; None if unknown.
 
-    Steps before a restart of the job do not count, so that its pause is no part of a step.
+    Steps before a restart of the job do not count, so that its pause is no part of a step; nor do those of earlier
+    epochs, which have numbers or end with a step that is never exceeded.
     """
     if snapshot.history is None or not len(snapshot):
         return None
     pod = snapshot.history.pod(snapshot.row)
     newest = (pod.epoch == pod.epoch[-1]) & (pod.step >= 0) & (pod.time > snapshot.history.restarted)
     step, time = pod.step[newest], pod.time[newest]
+    if pod.epoch[-1] < 0:
+        highest, later = np.maximum.accumulate(step), np.maximum.accumulate(step[::-1])[::-1]
+        ends = np.flatnonzero((step[1:] < step[:-1]) & (later[1:] <= highest[:-1]))
+        begin = int(ends[-1]) + 1 if len(ends) else 0
+        step, time = step[begin:], time[begin:]
     first_lines = np.flatnonzero(np.diff(step) > 0)[-RECENT_STEPS:] + 1
     if len(first_lines) < 2 or time[first_lines[-1]] <= time[first_lines[0]]:
         return None
