@@ -147,3 +147,13 @@ class TestStates:
         assert (snapshot.loss_spread.median, snapshot.nan_cores) == (3.0, (0,))
         assert snapshot.rate_total is not None
         assert math.isclose(snapshot.rate_total, 3 * 258.47)
+
+    def test_the_loss_is_nan_where_that_of_every_core_that_goes_on_is(self) -> None:
+        demux = Demux()
+        for core, loss in ((0, "2.0"), (1, "nan"), (2, "nan")):
+            demux.feed(core, f"{training(core=core, loss=loss)}\n".encode(), now=1000.0)
+        demux.set_ended(0, True)
+        spread = demux.snapshot(now=1001.0).loss_spread
+        assert spread is not None
+        assert all(map(math.isnan, spread))
+        assert snapshot_of("no loss").loss_spread is None

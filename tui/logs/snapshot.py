@@ -146,11 +146,15 @@ class Snapshot:
 
     @property
     def loss_spread(self) -> Spread | None:
-        """Return the spread of the loss over the counting cores, or over all if none counts; None without a loss."""
-        has_loss = ~np.isnan(self.loss)
-        values = self.loss[has_loss & self.counting if (has_loss & self.counting).any() else has_loss]
+        """Return the spread of the loss over the counting cores, or over all if none counts.
+
+        Losses of nan are left out; it is nan where all are, and None where none is known.
+        """
+        has_loss = (self.known & HAS_LOSS) > 0
+        losses = self.loss[has_loss & self.counting if (has_loss & self.counting).any() else has_loss]
+        values = losses[~np.isnan(losses)]
         if not len(values):
-            return None
+            return Spread(math.nan, math.nan, math.nan) if len(losses) else None
         return Spread(float(np.median(values)), float(values.min()), float(values.max()))
 
     @cached_property

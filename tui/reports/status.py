@@ -9,7 +9,6 @@ from tui.logs.core_row import json_figure
 from tui.logs.snapshot import Snapshot
 from tui.logs.state.missing_cores import MissingCores, missing_cores
 from tui.reports.findings import findings_of_run, open_cores, straggler_rows
-from tui.reports.summary import loss_spread
 from tui.runs.record.run_status import RunStatus
 from tui.runs.record.versions import all_versions
 
@@ -21,7 +20,7 @@ def status_document(
 
     `newest_arrival` is when the newest byte of the run's logs arrived (Unix time).
     """
-    spread = loss_spread(snapshot) if snapshot is not None else None
+    spread = snapshot.loss_spread if snapshot is not None else None
     findings = findings_of_run(status, snapshot)
     missing = missing_of_run(status, snapshot)
     return {

@@ -145,7 +145,7 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
         facts=facts,
         snapshot=snapshot,
         seconds=_seconds(facts.started, facts.ended),
-        loss=loss_spread(snapshot),
+        loss=snapshot.loss_spread,
         rate_check=check,
         workers=workers,
         cores=tuple(snapshot.rows()),
@@ -154,13 +154,6 @@ def summarize(facts: RunFacts, snapshot: Snapshot) -> Summary:
         chart=chart_of(snapshot),
         curves=curves_of(snapshot),
     )
-
-
-def loss_spread(snapshot: Snapshot) -> Spread | None:
-    """Return the loss over all cores; nan where all known losses are nan, None where none is known."""
-    if snapshot.loss_spread is None and snapshot.nan_cores:
-        return Spread(math.nan, math.nan, math.nan)
-    return snapshot.loss_spread
 
 
 def _complete_facts(facts: RunFacts, snapshot: Snapshot) -> RunFacts:

@@ -77,7 +77,7 @@ class FiguresCache:
         demux.finish()
         snapshot = demux.snapshot()
         spread = snapshot.loss_spread
-        loss = spread.median if spread else float("nan") if snapshot.nan_cores else None
+        loss = spread.median if spread else None
         nan_cores, stragglers = snapshot.nan_cores[:MOST_NAN], _stragglers(snapshot)
         return LatestFigures(snapshot.median_epoch, snapshot.median_step, loss, nan_cores, stragglers)
 
