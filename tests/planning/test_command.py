@@ -77,6 +77,16 @@ def test_the_ladder_compares_every_size_with_the_smallest(shell: Shell) -> None:
     assert answer.document["left_out"] == []
 
 
+def test_the_ladder_compares_no_rates_in_different_units(shell: Shell) -> None:
+    small, middle = ended(shell, "small", "v2-8", 8, 200.0), ended(shell, "middle", "v2-32", 32, 190.0)
+    words = ended(shell, "words", "v2-32", 32, 1.0)
+    for log in shell.home.glob(f"runs/{words}/*.log"):
+        log.write_text("step 9 loss 2.5 9000 tokens/s\n")
+    document = shell.run("plan", "--ladder", "--json").document
+    assert [rung["run"] for rung in document["ladders"][0]["rungs"]] == [small, middle]
+    assert document["left_out"] == [{"run": words, "why": "its rate is in tokens/s, not examples/s"}]
+
+
 def test_the_ladder_as_text_has_the_named_runs_only(shell: Shell) -> None:
     small, middle = ended(shell, "small", "v3-8", 8, 200.0), ended(shell, "middle", "v3-32", 32, 190.0)
     ended(shell, "big", "v3-64", 64, 10.0)

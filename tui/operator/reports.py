@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -125,32 +126,43 @@ class Reports:
             ]
 
     async def scaling(self, refs: Sequence[str] = ()) -> ScalingReport:
-        """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run."""
+        """Compare runs by slice size; without `refs`, all that have ended. Raises UsageError for an unknown run.
+
+        Of rates in several units, those in the most common one are compared.
+        """
         named = [await self._runs.find(ref) for ref in refs]
         directories = named or [self._runs.directory_of(status) for status in reversed(self._runs.list_statuses())]
-        finished: list[FinishedRun] = []
+        finished: list[tuple[FinishedRun, str | None]] = []
         left_out: list[tuple[str, str]] = []
         for directory in directories:
             state = self._runs.status_of(directory).state
             if not state.is_over:
                 left_out.append((directory.id, "it has not ended"))
                 continue
-            run = _finished_run(directory.run, state, await self._logs.snapshot(directory))
+            snapshot = await self._logs.snapshot(directory)
+            run = _finished_run(directory.run, state, snapshot)
             if is_comparable(run):
-                finished.append(run)
+                finished.append((run, snapshot.rate_unit if run.rate_total else None))
             else:
                 left_out.append((run.run, "its number of cores is unknown"))
-        return ScalingReport(make_ladders(finished), tuple(left_out))
+        units = Counter(unit for _, unit in finished if unit is not None)
+        usual = max(units, key=lambda unit: units[unit], default=None)
+        others = [
+            (run.run, f"its rate is in {unit}, not {usual}") for run, unit in finished if unit not in (None, usual)
+        ]
+        ladders = make_ladders(run for run, unit in finished if unit in (None, usual))
+        return ScalingReport(ladders, (*left_out, *others))
 
 
 def _finished_run(run: Run, state: RunState, snapshot: Snapshot) -> FinishedRun:
     cores = run.cores_per_worker
+    counted = len(snapshot) if snapshot.noun == "core" else 0
     return FinishedRun(
         run.id,
         run.accelerator_type,
         state is RunState.SUCCEEDED,
         _measured_rate(snapshot),
-        cores * len(run.workers) if cores else len(snapshot) or None,
+        (cores * len(run.workers) if cores else counted) or None,
         is_rehearsal_command(run.job.argv),
     )
 
