@@ -108,6 +108,16 @@ class TestSummary:
         assert (first.cores, first.samples, first.loss, first.rate) == (2, 4, 6.875, 100.0)
         assert (second.exit_code, str(second.loss), second.rate) == (3, "nan", 258.47)
 
+    def test_the_rates_of_the_workers_add_up_to_that_of_the_run_without_silent_cores(self) -> None:
+        demux = Demux()
+        for step in range(20):
+            for core in range(4 if step < 2 else 3):
+                line = training(core=core, step=step, loss=f"{core}.0", rate="50.00")
+                demux.feed(core // 2, f"{line}\n".encode(), now=1000.0 + 10 * step)
+        summary = summarize(RunFacts("demo-1"), demux.snapshot(now=1200.0))
+        assert summary.snapshot.rate_total == 150.0
+        assert [(worker.cores, worker.loss, worker.rate) for worker in summary.workers] == [(2, 0.5, 100), (2, 2, 50)]
+
     @pytest.mark.parametrize(("reported", "agree"), [("80.00", True), ("160.00", False)])
     def test_checks_that_the_rates_add_up(self, reported: str, agree: bool) -> None:
         lines = [training(core=0, global_rate="40.00"), training(core=1, global_rate="40.00"), EPOCH_END + reported]

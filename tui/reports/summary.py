@@ -31,7 +31,8 @@ RATES_AGREE = 0.10
 class WorkerSummary:
     """One worker: what the run's record says, None for a saved log, and then the figures of its log.
 
-    `loss` is the median over the worker's cores; `rate` is the sum over them, or their median where rates do not add.
+    `loss` is the median over the worker's cores that make the pod's figures, or over all of its cores if none does;
+    `rate` is the sum over them, or their median where rates do not add.
     """
 
     worker: int | None
@@ -193,7 +194,8 @@ def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerSummary, ...]:
         summary = recorded.get(number, WorkerSummary(number))
         if number in slots:
             slot, logged = slots[number]
-            mask = snapshot.slot == slot
+            own = snapshot.slot == slot
+            mask = own & snapshot.counting if (own & snapshot.counting).any() else own
             rates = snapshot.rate[mask]
             summary = replace(
                 summary,
