@@ -101,6 +101,14 @@ class TestOtherTrainers:
         demux.feed(0, b"{'loss': 0.4, 'epoch': 1.0}\nSaving model checkpoint\n", now=1002.0)
         assert [(row.step, row.loss) for row in demux.snapshot(now=1002.0).rows()] == [(None, 0.4)]
 
+    def test_a_bar_that_is_not_redrawn_for_a_second_shows_the_step_of_the_loss_above(self) -> None:
+        demux = Demux()
+        bar = b"\r  1%|1         | 10/1524 [03:20<8:24:40, 20.00s/it]"
+        demux.feed(0, b"{'loss': 0.5, 'epoch': 1.0}\n" + bar, now=1000.0)
+        assert [(row.step, row.rate) for row in demux.snapshot(now=1001.5).rows()] == [(10, 0.05)]
+        demux.feed(0, b"\r", now=1020.0)
+        assert demux.snapshot(now=1021.0).samples == 1
+
     def test_hugging_face_evaluation_is_no_sample(self) -> None:
         assert (
             snapshot_of(

@@ -59,25 +59,27 @@ class StepBars:
         """Return the held sample of a worker, whose next line came; a blank line does not count."""
         if slot not in self._held or not line.strip():
             return []
-        sample, bar = self._held.pop(slot), _bar().match(line)
+        bar = _bar().match(line)
+        self._misses[slot] = 0 if bar is not None else self._misses[slot] + 1
+        return [self._pop(slot, bar)]
+
+    def _pop(self, slot: int, bar: re.Match[bytes] | None) -> HeldSample:
+        """Return the held sample of a worker, with the step that the bar below shows, if there is one."""
+        sample = self._held.pop(slot)
         if bar is None:
-            self._misses[slot] += 1
-            return [sample]
-        self._misses[slot] = 0
+            return sample
         values = {name: value for name, value in bar.groupdict().items() if value is not None}
         total, self._totals[slot] = self._totals.get(slot), values["total"]
-        if total not in (None, values["total"]):
-            return [sample]
-        return [sample._replace(values={**values, **sample.values})]
+        return sample._replace(values={**values, **sample.values}) if total in (None, values["total"]) else sample
 
     def finish(self, slot: int | None) -> list[HeldSample]:
         """Return the held sample of a worker (None: of all workers), since no other line will come."""
         return [self._held.pop(held) for held in [*self._held] if slot in (None, held)]
 
     def expire(self, now: float) -> list[HeldSample]:
-        """Return the samples that have been held for too long."""
-        late = [slot for slot, sample in self._held.items() if now - (sample.now or 0.0) > _LONGEST_WAIT_S]
-        return [self._held.pop(slot) for slot in late]
+        """Return the samples that have been held for too long; a bar ends only when it is redrawn, a step later."""
+        late = {slot: sample for slot, sample in self._held.items() if now - (sample.now or 0.0) > _LONGEST_WAIT_S}
+        return [self._pop(slot, _bar().match(b"".join(sample.stream.held))) for slot, sample in late.items()]
 
 
 @cache
