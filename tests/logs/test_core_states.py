@@ -30,7 +30,10 @@ class TestLag:
 
     def test_a_core_far_behind_is_a_straggler(self) -> None:
         lines = [
-            training(core=core, step=step) for step in (0, 10, 100) for core in range(4) if core != 2 or step < 100
+            training(core=core, step=step)
+            for step in (0, 10, 20, 100)
+            for core in range(4)
+            if core != 2 or step < 100
         ]
         assert [row.state for row in snapshot_of(*lines).rows()] == ["training", "training", "straggler", "training"]
 
@@ -50,7 +53,7 @@ class TestLag:
                     demux.feed(core, training(core=core, step=step * 10).encode() + b"\n", now=1000.0 + step * pause)
         assert demux.snapshot(now=1000.0 + 20 * pause).stragglers == expected
 
-    @pytest.mark.parametrize("first", [0, 1, 5000])
+    @pytest.mark.parametrize("first", [0, 1, 5000, 5049])
     @pytest.mark.parametrize(("missed", "expected"), [(1, ()), (5, (2,))])
     def test_lines_are_counted_by_the_steps_between_them_wherever_a_run_begins(
         self, first: int, missed: int, expected: tuple[int, ...]
@@ -58,7 +61,7 @@ class TestLag:
         demux = Demux()
         for number in range(20):
             for core in range(3 if number < 20 - missed else 2):
-                line = training(core=core, step=first + number * 50, epoch=None)
+                line = training(core=core, step=first // 50 * 50 + number * 50 if number else first, epoch=None)
                 demux.feed(core, f"{line}\n".encode(), now=1000.0 + number)
         assert demux.snapshot(now=1020.0).stragglers == expected
 

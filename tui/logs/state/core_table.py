@@ -18,10 +18,12 @@ from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Sample
 MOST_EPOCHS = 4096
 """Most epochs whose steps are remembered."""
 
-_LARGEST = int(np.iinfo(np.int64).max)
+_LOWS = 4
+"""Smallest steps of each epoch that are remembered."""
 
 _FEW_EPOCHS = 8
-"""Most epochs between the first and last of a batch for which each is looked for, without sorting."""
+"""Most epochs between the first and last of a batch for which each is looked for, without sorting; newest epochs from
+which the steps between two lines are known."""
 
 RECENT_RATES = 20
 """Default number of newest rates that are kept of each row."""
@@ -33,22 +35,27 @@ _NONE_KNOWN = (1 << _DEVICE_BITS) + 1
 
 
 class EpochSteps(NamedTuple):
-    """The smallest two steps of an epoch, and the largest; -1 is unknown."""
+    """The smallest few steps of an epoch, ascending, and its largest one."""
 
-    low: int
-    second: int
-    high: int
+    lows: tuple[int, ...] = ()
+    high: int = UNKNOWN
+
+    @property
+    def stride(self) -> int:
+        """Return the median difference of the smallest steps, of which there are two: one may be out of turn."""
+        differences = sorted(after - before for before, after in itertools.pairwise(self.lows))
+        return differences[len(differences) // 2]
 
     def join(self, steps: Ints, high: int) -> EpochSteps:
-        """Add steps, some of them known; `high` is the largest."""
-        # As unsigned numbers, the unknown -1 and differences below zero are the largest.
-        low = min(self.low, int(steps.view(np.uint64).min()))
-        above = low + 1 + int((steps - (low + 1)).view(np.uint64).min())
-        second = min((step for step in (self.low, self.second, above) if low < step < _LARGEST), default=UNKNOWN)
-        return EpochSteps(low, second, max(self.high, high))
-
-
-_NO_STEPS = EpochSteps(_LARGEST, UNKNOWN, UNKNOWN)
+        """Add steps; `high` is the largest, and known."""
+        lows, low = self.lows, UNKNOWN
+        while len(lows) < _LOWS or low < lows[-1]:
+            # As unsigned numbers, the unknown -1 and differences below zero are the largest.
+            low += 1 + int((steps - (low + 1)).view(np.uint64).min())
+            if low > high:
+                break
+            lows = tuple(sorted({*lows, low}))[:_LOWS]
+        return EpochSteps(lows, max(self.high, high))
 
 
 class CoreTable:
@@ -76,11 +83,13 @@ class CoreTable:
 
     @property
     def stride(self) -> int:
-        """Return the steps between two lines of a core: the fewest at the beginning of an epoch."""
-        epochs = [self.epoch_steps[epoch] for epoch in sorted(self.epoch_steps)]
-        strides = [steps.second - steps.low for steps in epochs]
-        strides += [after.low - before.high for before, after in itertools.pairwise(epochs)]
-        return min((stride for stride in strides if stride > 0), default=1)
+        """Return the steps between two lines of a core: within the epochs, or if each has one line, between them."""
+        epochs = [self.epoch_steps[epoch] for epoch in sorted(self.epoch_steps)[-_FEW_EPOCHS:]]
+        most = max((len(steps.lows) for steps in epochs), default=0)
+        if most > 1:
+            return min(steps.stride for steps in epochs if len(steps.lows) == most)
+        between = (after.lows[0] - before.high for before, after in itertools.pairwise(epochs))
+        return min((stride for stride in between if stride > 0), default=1)
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return the part of a column that has rows.
@@ -258,7 +267,7 @@ class CoreTable:
         for epoch in range(first, last + 1) if last - first < _FEW_EPOCHS else np.unique(epochs).tolist():
             in_epoch = steps if first == last else steps[epochs == epoch]
             if len(in_epoch) and (high := int(in_epoch.max())) != UNKNOWN:
-                self.epoch_steps[epoch] = self.epoch_steps.get(epoch, _NO_STEPS).join(in_epoch, high)
+                self.epoch_steps[epoch] = self.epoch_steps.get(epoch, EpochSteps()).join(in_epoch, high)
         while len(self.epoch_steps) > MOST_EPOCHS:
             del self.epoch_steps[next(iter(self.epoch_steps))]
         return first != UNKNOWN
