@@ -15,6 +15,7 @@ from tests.console.stage import StageOperator
 from tests.logs.shapes import training
 from tui.console.app import ConsoleApp
 from tui.console.data.saved_log_feed import SavedLogFeed
+from tui.console.render.run_summary import format_headline
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.tables.core_table_widget import CoreTableWidget
 from tui.logs.saved_log import open_log
@@ -62,6 +63,27 @@ def test_figures_are_current_once_the_whole_file_is_read(tmp_path: Path) -> None
     assert feed.has_caught_up
     assert feed.snapshot is not None
     assert feed.snapshot.median_step == 19_999
+    feed.close()
+
+
+@pytest.mark.parametrize(
+    ("losses", "figures"),
+    [
+        (["1.32500"], ["loss 1.32500"]),
+        (["nan", "nan"], ["loss nan"]),
+        (["1.00000", "2.00000"], ["loss 1.50000", "(1.0000–2.0000)"]),
+    ],
+)
+def test_the_headline_shows_the_spread_of_losses_only_if_they_differ(
+    losses: list[str], figures: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "out.log"
+    path.write_text("".join(f"{training(core=core, loss=loss)}\n" for core, loss in enumerate(losses)))
+    feed = SavedLogFeed(open_log(path))
+    while feed.is_behind or not feed.has_caught_up:
+        feed.poll()
+    shown_figures = [cell.text for cell in format_headline(feed, 0.0)[1]]
+    assert shown_figures[2:-2] == figures
     feed.close()
 
 

@@ -110,7 +110,8 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> 
     spread = snapshot.loss_spread
     if spread is not None:
         cells.append(Cell(f"loss {format_number(spread.median, 5)}", "accent"))
-        cells.append(Cell(f"({format_number(spread.min, 4)}–{format_number(spread.max, 4)})", "dim"))
+        if spread.min < spread.max:
+            cells.append(Cell(f"({format_number(spread.min, 4)}–{format_number(spread.max, 4)})", "dim"))
     if not is_launching(feed.status):
         cells.append(Cell(rate_in_short(snapshot), "good"))
     expected = _expected_cores(feed) or len(snapshot)
