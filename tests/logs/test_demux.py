@@ -306,6 +306,10 @@ class TestEpochs:
             row.epoch for row in snapshot_of(*finished, "Epoch 4 test end 23:13:16, Accuracy=100.00", *lines).rows()
         } == {5}
 
+    def test_the_epoch_of_a_job_that_prints_no_steps_is_that_of_its_lines(self) -> None:
+        snapshot = snapshot_of(*(f"epoch {epoch} | train_loss {2 / epoch:.5f} | time 9.5s" for epoch in (1, 2, 3)))
+        assert (snapshot.median_epoch, snapshot.median_step) == (3, None)
+
     def test_an_epoch_printed_before_its_samples_numbers_them(self) -> None:
         lines = [training(core=core, step=step, epoch=None) for step in (0, 10) for core in range(3)]
         begun = ["Epoch 2 train begin 18:01:42", *lines]

@@ -90,7 +90,7 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
         dropped=table.dropped,
         dialects=dict(state.matched),
         median_step=None if middle is None else int(columns["step"][middle]),
-        median_epoch=None if middle is None or epoch[middle] == UNKNOWN else int(epoch[middle]),
+        median_epoch=_median_of(epoch[counting] if middle is None else epoch[[middle]]),
         first_time=format_time(state.first_moment, LOG_TIME),
         last_time=None if newest is None else format_time(newest.last_seen, newest.last_kind),
         history=table.history,
@@ -232,6 +232,12 @@ def _lags(position: Floats, counting: Bools) -> tuple[Floats, int | None]:
         return np.full(len(position), np.nan), None
     middle = int(order[count // 2])
     return position[middle] - position, middle
+
+
+def _median_of(epochs: Ints) -> int | None:
+    """Return the median of the known epochs, of two in the middle the larger; None if none is known."""
+    known = np.sort(epochs[epochs != UNKNOWN])
+    return int(known[len(known) // 2]) if len(known) else None
 
 
 def _sampled(state: DemuxState, rows: Ints) -> Bools:
