@@ -332,11 +332,12 @@ async def test_another_service_that_answers_is_reported_as_such(tmp_path: Path) 
 async def test_a_list_that_names_the_same_next_page_again_is_refused(cloud: Cloud, tmp_path: Path) -> None:
     endpoints = {"tpu": f"127.0.0.1:{cloud.service.grpc_port}"}
     connection = TpuConnection(Settings(home=tmp_path, project="local", endpoints=endpoints), 5.0)
-    await connection.open()
+    client = await connection.open()
 
-    async def endless(*_: object) -> tpu_v2.ListNodesResponse:
+    async def endless(*_: object, **__: object) -> tpu_v2.ListNodesResponse:
         return tpu_v2.ListNodesResponse(next_page_token="more")
 
+    client.list_nodes = endless
     with pytest.raises(CloudError, match="the API names the same next page again"):
-        await connection.pages("slices cannot be listed", endless)
+        await connection.pages("slices cannot be listed", "list_nodes", {"parent": ""})
     await connection.close()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
 from tui.cloud.api_errors import ApiRequest, explain, is_missing
 from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
-from tui.cloud.tpu.tpu_client import ApiConnection, request_options
+from tui.cloud.tpu.tpu_client import ApiConnection, Recovery
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
 
@@ -16,15 +16,11 @@ if TYPE_CHECKING:
     from google.cloud import tpu_v2
     from google.longrunning.operations_pb2 import Operation
 
-Answer = TypeVar("Answer")
-Recovery: TypeAlias = "Callable[[bool], Awaitable[Operation | None]]"
-"""The `recover` of `ApiConnection.ask`: find the operation of a request that was carried out without an answer."""
-
 
 class OperationWait:
     """Reads operations, nodes and queued resources until an operation is done."""
 
-    def __init__(self, api: ApiConnection[Any]) -> None:
+    def __init__(self, api: ApiConnection) -> None:
         self._api = api
 
     async def finish(self, operation: Operation, what: str, path: str | None) -> AsyncIterator[str]:
@@ -35,30 +31,23 @@ class OperationWait:
         reports = StateReports()
         while not operation.done:
             await reports.pause()
-            operation = await self._operation(operation.name, what)
+            operation = await self._api.ask(what, "get_operation", {"name": operation.name})
             if path and not operation.done and (line := reports.report(await self.state(path))):
                 yield line
         if operation.HasField("error"):
             raise self.failure(operation.error, what)
 
-    async def begin(
-        self, what: str, call: Callable[[Any, float], Awaitable[Any]], recover: Recovery | None = None
-    ) -> Operation:
+    async def begin(self, what: str, method: str, request: Any, recover: Recovery | None = None) -> Operation:
         """Send a request and return its operation; `recover` finds the operation of a request without an answer."""
-
-        async def start(client: Any, timeout: float) -> Operation:
-            started = await call(client, timeout)
-            return getattr(started, "operation", None)
-
-        return await self._api.ask(what, start, recover)
+        operation: Operation = await self._api.ask(what, method, request, recover)
+        return operation
 
     async def newest(self, verb: str, target: str) -> Operation | None:
         """Return the newest operation with this verb ("create") on the resource `target`; None if there is none."""
         pages = await self._api.pages(
             f"operations on {last_part(target)} cannot be listed",
-            lambda client, token, timeout: client.list_operations(
-                {"name": "/".join(target.split("/")[:4]), "page_token": token}, **request_options(timeout)
-            ),
+            "list_operations",
+            {"name": "/".join(target.split("/")[:4])},
         )
         dated: list[tuple[float, Operation]] = []
         for operation in (item for page in pages for item in page.operations):
@@ -85,26 +74,18 @@ class OperationWait:
 
     async def node(self, path: str) -> tpu_v2.Node | None:
         """Return a node; None if it does not exist."""
-        return await self._unless_missing(
-            f"slice {last_part(path)} cannot be read",
-            lambda client, timeout: client.get_node(name=path, **request_options(timeout)),
-        )
+        node: tpu_v2.Node | None = await self._find(f"slice {last_part(path)} cannot be read", "get_node", path)
+        return node
 
     async def queued_resource(self, path: str) -> tpu_v2.QueuedResource | None:
         """Return a queued resource; None if it does not exist."""
-        return await self._unless_missing(
-            f"queued resource {last_part(path)} cannot be read",
-            lambda client, timeout: client.get_queued_resource(name=path, **request_options(timeout)),
-        )
+        what = f"queued resource {last_part(path)} cannot be read"
+        queued: tpu_v2.QueuedResource | None = await self._find(what, "get_queued_resource", path)
+        return queued
 
-    async def _operation(self, name: str, what: str) -> Operation:
-        return await self._api.ask(
-            what, lambda client, timeout: client.get_operation({"name": name}, **request_options(timeout))
-        )
-
-    async def _unless_missing(self, what: str, call: Callable[[Any, float], Awaitable[Answer]]) -> Answer | None:
+    async def _find(self, what: str, method: str, path: str) -> Any:
         try:
-            return await self._api.ask(what, call)
+            return await self._api.ask(what, method, {"name": path})
         except UsageError as error:
             if is_missing(error):
                 return None

@@ -12,7 +12,7 @@ from tui.cloud.retries import GONE_TIMEOUT_S
 from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
-from tui.cloud.tpu.tpu_client import TpuConnection, request_options
+from tui.cloud.tpu.tpu_client import TpuConnection
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
 
@@ -52,8 +52,6 @@ class QueueLifecycle:
 
     async def reset(self, zone: str, name: str, *, dry_run: bool = False) -> AsyncIterator[str]:
         """Put a request back into the queue: its slices are deleted and created again; yield the progress."""
-        from google.cloud import tpu_v2
-
         what = f"queued resource {name} cannot be reset"
         path = await self._path(zone, name)
         queued = await self._require_queued(path, what)
@@ -61,18 +59,13 @@ class QueueLifecycle:
             nodes = ", ".join(tpu_messages.queued_node_ids(queued))
             yield f"would reset queued resource {name} in {zone}, now {_state(queued)}: {nodes} would be recreated"
             return
-        request = tpu_v2.ResetQueuedResourceRequest(name=path)
 
         async def lost_operation(is_lost: bool) -> Operation | None:
             now = await self._wait.queued_resource(path) if is_lost else None
             is_begun = now is not None and tpu_messages.enum_name(now.state.state) not in _RESETTABLE
             return await self._wait.newest("reset", path) if is_begun else None
 
-        operation = await self._wait.begin(
-            what,
-            lambda client, timeout: client.reset_queued_resource(request, **request_options(timeout)),
-            lost_operation,
-        )
+        operation = await self._wait.begin(what, "reset_queued_resource", {"name": path}, lost_operation)
         yield f"requested the reset of queued resource {name}"
         async for line in self._wait.finish(operation, what, None):
             yield line
@@ -97,15 +90,11 @@ class QueueLifecycle:
 
 async def delete_queued(api: TpuConnection, path: str, described: str, *, force: bool) -> AsyncIterator[str]:
     """Delete a queued resource and wait until it and its slices are gone; a repeated request deletes nothing else."""
-    from google.cloud import tpu_v2
-
     wait, what = OperationWait(api), f"{described} cannot be deleted"
     queued = await wait.queued_resource(path)
-    request = tpu_v2.DeleteQueuedResourceRequest(name=path, force=force, request_id=str(uuid.uuid4()))
+    request = {"name": path, "force": force, "request_id": str(uuid.uuid4())}
     try:
-        operation = await wait.begin(
-            what, lambda client, timeout: client.delete_queued_resource(request, **request_options(timeout))
-        )
+        operation = await wait.begin(what, "delete_queued_resource", request)
     except TpuTuiError as error:
         if queued is None or not is_missing(error):
             raise

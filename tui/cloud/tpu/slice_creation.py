@@ -17,7 +17,7 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.creation_errors import explain_creation
 from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.request_messages import node_of, queued_resource_of, request_document, tpu_node_of
-from tui.cloud.tpu.tpu_client import ApiConnection, request_options
+from tui.cloud.tpu.tpu_client import ApiConnection
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import CloudError, OutOfReachError, TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class SliceCreation:
     """Requests slices and waits for them: TPU VMs by v2 of the API, TPU Nodes by v1."""
 
-    def __init__(self, api: ApiConnection[Any]) -> None:
+    def __init__(self, api: ApiConnection) -> None:
         self._api = api
         self._wait = OperationWait(api)
         self._offers = ZoneOffers(api)
@@ -92,7 +92,7 @@ class SliceCreation:
 
     async def _create_node(self, request: SliceRequest) -> Operation:
         node: Any = tpu_node_of(request) if request.is_tpu_node else node_of(request)
-        parent, path = self._api.parent(request.zone), self._api.node_path(request.zone, request.name)
+        path = self._api.node_path(request.zone, request.name)
 
         async def lost_operation(is_lost: bool) -> Operation | None:
             """Return the operation of a request whose answer was lost; None if the node is another's."""
@@ -100,28 +100,18 @@ class SliceCreation:
             is_created = existing is not None and _is_made_for(existing, request)
             return await self._wait.newest("create", path) if is_created else None
 
-        return await self._wait.begin(
-            _what(request),
-            lambda client, timeout: client.create_node(
-                parent=parent, node=node, node_id=request.name, **request_options(timeout)
-            ),
-            lost_operation,
-        )
+        fields = {"parent": self._api.parent(request.zone), "node": node, "node_id": request.name}
+        return await self._wait.begin(_what(request), "create_node", fields, lost_operation)
 
     async def _queue(self, request: SliceRequest) -> Operation:
-        from google.cloud import tpu_v2
-
         parent = self._api.parent(request.zone)
-        message = tpu_v2.CreateQueuedResourceRequest(
-            parent=parent,
-            queued_resource_id=request.name,
-            queued_resource=queued_resource_of(request, parent),
-            request_id=str(uuid.uuid4()),
-        )
-        return await self._wait.begin(
-            _what(request),
-            lambda client, timeout: client.create_queued_resource(message, **request_options(timeout)),
-        )
+        fields = {
+            "parent": parent,
+            "queued_resource_id": request.name,
+            "queued_resource": queued_resource_of(request, parent),
+            "request_id": str(uuid.uuid4()),
+        }
+        return await self._wait.begin(_what(request), "create_queued_resource", fields)
 
     async def _progress(self, started: Operation, request: SliceRequest, *, waits: bool) -> AsyncIterator[str]:
         path = self._api.node_path(request.zone, request.name) if request.queue is None else None

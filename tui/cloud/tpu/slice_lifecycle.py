@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.operation_wait import OperationWait
 from tui.cloud.tpu.queue_lifecycle import delete_queued
-from tui.cloud.tpu.tpu_client import ApiConnection, TpuConnection, TpuNodeConnection, request_options
+from tui.cloud.tpu.tpu_client import ApiConnection, TpuConnection, TpuNodeConnection
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
 from tui.pod.slice_commands import CANNOT_STOP, can_stop, create_again, delete_command, make_anew
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
-    from google.cloud.tpu_v2 import TpuAsyncClient
     from google.longrunning.operations_pb2 import Operation
 
 _BEGUN = {"start": ("STARTING", "READY"), "stop": ("STOPPING", "STOPPED")}
@@ -60,11 +59,7 @@ class SliceLifecycle:
             return
         if node is not None:
             wait = OperationWait(self._api_of(node))
-            operation = await wait.begin(
-                what,
-                lambda client, timeout: client.delete_node(name=path, **request_options(timeout)),
-                lambda _: _deletion(wait, path),
-            )
+            operation = await wait.begin(what, "delete_node", {"name": path}, lambda _: _deletion(wait, path))
             yield f"requested the deletion of {name}"
             async for progress in wait.finish(operation, what, path):
                 yield progress
@@ -95,15 +90,11 @@ class SliceLifecycle:
             yield f"would {verb} {name} in {zone}, now {slice_.state or 'in an unknown state'}"
             return
 
-        def ask(client: Any, timeout: float) -> Awaitable[Any]:
-            call: Callable[..., Awaitable[Any]] = client.start_node if verb == "start" else client.stop_node
-            return call({"name": path}, **request_options(timeout))
-
         async def lost_operation(is_lost: bool) -> Operation | None:
             is_begun = is_lost and await wait.state(path) in _BEGUN[verb]
             return await wait.newest(verb, path) if is_begun else None
 
-        operation = await wait.begin(what, ask, lost_operation)
+        operation = await wait.begin(what, f"{verb}_node", {"name": path}, lost_operation)
         yield f"requested the {verb} of {name}"
         async for progress in wait.finish(operation, what, path):
             yield progress
@@ -143,9 +134,9 @@ class SliceLifecycle:
         what = f"metadata of {name} cannot be changed"
         for pause in (*_BUSY_PAUSES_S, None):
             node = tpu_v2.Node(name=path, metadata=change(await self.metadata(zone, name)))
-            request = tpu_v2.UpdateNodeRequest(node=node, update_mask=FieldMask(paths=["metadata"]))
+            fields = {"node": node, "update_mask": FieldMask(paths=["metadata"])}
             try:
-                operation = await self._wait.begin(what, _updating(request))
+                operation = await self._wait.begin(what, "update_node", fields)
                 break
             except TpuTuiError as error:
                 if pause is None or not isinstance(error.__cause__, Aborted):
@@ -155,7 +146,7 @@ class SliceLifecycle:
         async for progress in self._wait.finish(operation, what, None):
             yield progress
 
-    def _api_of(self, node: tpu_v2.Node) -> ApiConnection[Any]:
+    def _api_of(self, node: tpu_v2.Node) -> ApiConnection:
         """Return the connection by which a node is changed."""
         return self._node_api if tpu_messages.slice_of_node(node).is_tpu_node else self._api
 
@@ -166,12 +157,8 @@ class SliceLifecycle:
     async def _other_nodes(self, queued: tpu_v2.QueuedResource, path: str) -> list[str]:
         """Return the names of the other nodes of a queued resource that exist, without the one at `path`."""
         parent, _, name = path.rpartition("/nodes/")
-        pages = await self._api.pages(
-            f"nodes of queued resource {_short(queued)} cannot be read",
-            lambda client, token, timeout: client.list_nodes(
-                {"parent": parent, "page_token": token}, **request_options(timeout)
-            ),
-        )
+        what = f"nodes of queued resource {_short(queued)} cannot be read"
+        pages = await self._api.pages(what, "list_nodes", {"parent": parent})
         nodes, short = (node for page in pages for node in page.nodes), _short(queued)
         members = [node for node in nodes if last_part(node.queued_resource) == short]
         return sorted({last_part(node.name) for node in members} - {name})
@@ -189,12 +176,8 @@ class SliceLifecycle:
         if node is not None:
             short = last_part(node.queued_resource)
             return await self._wait.queued_resource(f"{parent}/queuedResources/{short}") if short else None
-        pages = await self._api.pages(
-            f"queued resources of {name} cannot be read",
-            lambda client, token, timeout: client.list_queued_resources(
-                {"parent": parent, "page_token": token}, **request_options(timeout)
-            ),
-        )
+        what = f"queued resources of {name} cannot be read"
+        pages = await self._api.pages(what, "list_queued_resources", {"parent": parent})
         requests: Iterator[tpu_v2.QueuedResource] = (queued for page in pages for queued in page.queued_resources)
         return next((queued for queued in requests if name in tpu_messages.queued_node_ids(queued)), None)
 
@@ -232,7 +215,3 @@ def _held_by_others(what: str, queued: tpu_v2.QueuedResource, names: Sequence[st
     why = f"it has no node, and queued resource {_short(queued)} stays while {_belong(names)}"
     deletes = " && ".join(delete_command(name, tpu_messages.split_name(queued.name)[1]) for name in names)
     return UsageError(what, why=why, remedy=f"the queued resource goes with its last slice: {deletes}")
-
-
-def _updating(request: tpu_v2.UpdateNodeRequest) -> Callable[[TpuAsyncClient, float], Awaitable[Any]]:
-    return lambda client, timeout: client.update_node(request, **request_options(timeout))

@@ -15,7 +15,7 @@ from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queue_lifecycle import QueueLifecycle
 from tui.cloud.tpu.slice_creation import SliceCreation
 from tui.cloud.tpu.slice_lifecycle import SliceLifecycle
-from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection, request_options
+from tui.cloud.tpu.tpu_client import TpuConnection, TpuNodeConnection
 from tui.cloud.tpu.zone_offers import ZoneOffers
 from tui.errors import (
     CloudError,
@@ -37,7 +37,6 @@ from tui.settings import Settings
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
-    from google.cloud.tpu_v2 import TpuAsyncClient
 
 Row = TypeVar("Row")
 
@@ -116,14 +115,9 @@ class TpuApi:
         """
         if not slice_.workers or slice_.zone is None:
             return slice_
-        from google.cloud import tpu_v2
-
-        request = tpu_v2.GetGuestAttributesRequest(name=self._api.node_path(slice_.zone, slice_.name))
+        what, path = f"host keys of {slice_.name} cannot be read", self._api.node_path(slice_.zone, slice_.name)
         try:
-            answer = await self._api.ask(
-                f"host keys of {slice_.name} cannot be read",
-                lambda client, timeout: client.get_guest_attributes(request, **request_options(timeout)),
-            )
+            answer = await self._api.ask(what, "get_guest_attributes", {"name": path})
         except TpuTuiError as error:
             if _has_none(error):
                 return slice_
@@ -160,21 +154,13 @@ class TpuApi:
         what = f"slice {slice_.name} cannot be read"
         if slice_.is_tpu_node:
             path = self._api.node_path(zone, slice_.name)
-            return tpu_messages.document(
-                await self._node_api.ask(
-                    what, lambda client, timeout: client.get_node(name=path, **request_options(timeout))
-                )
-            )
+            return tpu_messages.document(await self._node_api.ask(what, "get_node", {"name": path}))
         if (node := await self._node(slice_.name, zone)) is not None:
             return tpu_messages.document(node)
         if slice_.queued_resource is None:
             raise UsageError(what, why="it does not exist any more", remedy="tpu-tui slices lists them")
         name = f"{self._api.parent(zone)}/queuedResources/{slice_.queued_resource}"
-        queued = await self._api.ask(
-            what,
-            lambda client, timeout: client.get_queued_resource(name=name, **request_options(timeout)),
-        )
-        return tpu_messages.document(queued)
+        return tpu_messages.document(await self._api.ask(what, "get_queued_resource", {"name": name}))
 
     async def nodes(self) -> Listing:
         """Return the slices that exist in the configured zones, or in all, without those that are only requested."""
@@ -243,40 +229,31 @@ class TpuApi:
         )
 
     async def _nodes(self, zone: str) -> tuple[list[Slice], list[CloudError]]:
-        pages, silent = await self._pages(zone, lambda client: client.list_nodes)
+        pages, silent = await self._pages(zone, "list_nodes")
         local = self._api.is_local
         return [tpu_messages.slice_of_node(node, local=local) for page in pages for node in page.nodes], silent
 
     async def _queued(self, zone: str) -> tuple[list[tpu_v2.QueuedResource], list[CloudError]]:
-        pages, silent = await self._pages(zone, lambda client: client.list_queued_resources)
+        pages, silent = await self._pages(zone, "list_queued_resources")
         return [queued for page in pages for queued in page.queued_resources], silent
 
-    async def _pages(
-        self, zone: str, method: Callable[[TpuAsyncClient], Callable[..., Awaitable[Any]]]
-    ) -> tuple[list[Any], list[CloudError]]:
+    async def _pages(self, zone: str, method: str) -> tuple[list[Any], list[CloudError]]:
         """Return the pages of a list, and an error for each zone that did not answer."""
-        parent = self._api.parent(zone)
-        pages = await self._api.pages(
-            "slices cannot be listed" if zone == EVERY_ZONE else f"slices in {zone} cannot be listed",
-            lambda client, token, timeout: method(client)(
-                {"parent": parent, "page_token": token}, **request_options(timeout)
-            ),
-        )
+        what = "slices cannot be listed" if zone == EVERY_ZONE else f"slices in {zone} cannot be listed"
+        pages = await self._api.pages(what, method, {"parent": self._api.parent(zone)})
         return pages, [did_not_answer("slices", last_part(place)) for page in pages for place in page.unreachable]
 
     async def _node(self, name: str, zone: str) -> tpu_v2.Node | None:
         from google.api_core.exceptions import InvalidArgument, NotFound
 
-        path = self._api.node_path(zone, name)
+        what, path = f"slice {name} cannot be read", self._api.node_path(zone, name)
         try:
-            return await self._api.ask(
-                f"slice {name} cannot be read",
-                lambda client, timeout: client.get_node(name=path, **request_options(timeout)),
-            )
+            node: tpu_v2.Node = await self._api.ask(what, "get_node", {"name": path})
         except UsageError as error:
             if isinstance(error.__cause__, (NotFound, InvalidArgument)):
                 return None
             raise
+        return node
 
     async def _with_near_zones(self, error: UnknownZone, zone: str) -> UnknownZone:
         """Return the error for a zone that does not exist, with the names of zones that do."""

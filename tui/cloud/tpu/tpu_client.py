@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import importlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tui.cloud.api_errors import ApiRequest, explain, is_transient, is_unknown_location, retry_delay_s
 from tui.cloud.credentials import find_credentials, silence_libraries
@@ -17,17 +17,17 @@ from tui.settings import Settings
 
 if TYPE_CHECKING:
     import grpc.aio
-    from google.cloud import tpu_v1, tpu_v2  # noqa: F401  (the classes below name them as text)
+    from google.longrunning.operations_pb2 import Operation
 
-Answer = TypeVar("Answer")
-Client = TypeVar("Client")
+Recovery: TypeAlias = "Callable[[bool], Awaitable[Operation | None]]"
+"""Finds the operation of a request that was carried out without an answer, given whether an answer may be lost."""
 
 _ASYNC_REST = "google.auth.aio.transport.sessions"
 """REST over aiohttp, optional in google.api_core and a third of its import time."""
 _NO_PROJECT = "set one with --project, TPU_TUI_PROJECT, a profile or gcloud config set project"
 
 
-class ApiConnection(Generic[Client]):
+class ApiConnection:
     """A TpuAsyncClient of one version of the API that is created on first use, and whose requests are retried.
 
     Google's libraries are imported in a thread: that takes half a second, which would freeze the screen.
@@ -41,7 +41,7 @@ class ApiConnection(Generic[Client]):
         self._retry_s, self._least_s = retry_limits(patience, is_local=bool(self._endpoint))
         self._token = settings.token
         self._project = settings.project
-        self._client: Client | None = None
+        self._client: Any = None
         self._opening = asyncio.Lock()
 
     @property
@@ -67,7 +67,7 @@ class ApiConnection(Generic[Client]):
         """Return the path of a node, known once `open` has returned."""
         return f"{self.parent(zone)}/nodes/{name}"
 
-    async def open(self) -> Client:
+    async def open(self) -> Any:
         """Return the client. Raises CloudError without credentials, UsageError without a project."""
         async with self._opening:
             if self._client is None:
@@ -75,20 +75,15 @@ class ApiConnection(Generic[Client]):
                 self._client = self._open_local() if self.is_local else await self._open_google()
             return self._client
 
-    async def ask(
-        self,
-        what: str,
-        call: Callable[[Client, float], Awaitable[Answer]],
-        recover: Callable[[bool], Awaitable[Answer | None]] | None = None,
-    ) -> Answer:
-        """Call the API, again while it is unavailable or busy; `call` gets the client and the seconds it may take.
+    async def ask(self, what: str, method: str, request: Any, recover: Recovery | None = None) -> Any:
+        """Call a method of the client (`get_node`), again while the API is unavailable or busy; return its answer.
 
-        The wait that the API requests is kept if time allows. `recover` is called after each error, also before a
-        retry, with whether an answer may have been lost; it returns the answer if the request was carried out in
-        spite of the error. Raises CloudError or UsageError (UnknownZone too) with this `what` ("slice x cannot be
-        read").
+        `request` is the method's message, or its fields. The wait that the API requests is kept if time allows.
+        `recover` is called after each error, also before a retry; it returns the answer if the request was carried
+        out in spite of the error. Raises CloudError or UsageError (UnknownZone too) with this `what` ("slice x cannot
+        be read").
         """
-        client = await self.open()
+        call = getattr(await self.open(), method)
         from google.api_core.exceptions import GoogleAPIError, ServerError
         from google.auth.exceptions import GoogleAuthError
 
@@ -98,7 +93,7 @@ class ApiConnection(Generic[Client]):
         while True:
             remaining_s = started_at + self._retry_s - clock()
             try:
-                answer = await call(client, max(self._least_s, remaining_s))
+                answer = await _message_in(await call(request, timeout=max(self._least_s, remaining_s), retry=None))
                 break
             except (GoogleAPIError, GoogleAuthError) as error:
                 is_lost = is_lost or isinstance(error, ServerError)
@@ -117,8 +112,8 @@ class ApiConnection(Generic[Client]):
             raise CloudError(what, why=why, remedy="check endpoints in tpu-tui config show, and proxies on the way")
         return answer
 
-    async def pages(self, what: str, call: Callable[[Client, str, float], Awaitable[Any]]) -> list[Any]:
-        """Return every page of a list, each requested with its own retries; `call` also gets the page token.
+    async def pages(self, what: str, method: str, request: dict[str, str]) -> list[Any]:
+        """Return every page of a list, each requested with its own retries.
 
         A list whose page token expires is read again from its beginning, up to `LISTING_RESTARTS` times.
         """
@@ -128,7 +123,7 @@ class ApiConnection(Generic[Client]):
         token, restarts = "", LISTING_RESTARTS
         while token or not pages:
             try:
-                page = await self.ask(what, _of_page(call, token))
+                page = await self.ask(what, method, request | {"page_token": token})
             except UsageError as error:
                 if not (token and restarts and isinstance(error.__cause__, InvalidArgument)):
                     raise
@@ -148,12 +143,11 @@ class ApiConnection(Generic[Client]):
 
     async def close(self) -> None:
         """Close the channel."""
-        client: Any = self._client
-        self._client = None
+        client, self._client = self._client, None
         if client is not None:
             await client.transport.close()
 
-    def _open_local(self) -> Client:
+    def _open_local(self) -> Any:
         import grpc.aio
 
         self._project = self._project or "local"
@@ -162,27 +156,23 @@ class ApiConnection(Generic[Client]):
         else:
             channel = grpc.aio.insecure_channel(self._endpoint)
         transports = importlib.import_module(f"{self.library}.services.tpu.transports")
-        return self._make_client(transport=transports.TpuGrpcAsyncIOTransport(channel=channel))
+        return self.types.TpuAsyncClient(transport=transports.TpuGrpcAsyncIOTransport(channel=channel))
 
-    async def _open_google(self) -> Client:
+    async def _open_google(self) -> Any:
         login = await asyncio.to_thread(find_credentials)
         self._project = self._project or login.project
         if not self._project:
             raise UsageError("no Google Cloud project is configured", remedy=_NO_PROJECT)
-        return self._make_client(credentials=login.credentials, transport="grpc_asyncio")
-
-    def _make_client(self, **options: Any) -> Client:
-        client: Client = self.types.TpuAsyncClient(**options)
-        return client
+        return self.types.TpuAsyncClient(credentials=login.credentials, transport="grpc_asyncio")
 
 
-class TpuConnection(ApiConnection["tpu_v2.TpuAsyncClient"]):
+class TpuConnection(ApiConnection):
     """The API's v2, which reads every node and creates TPU VMs."""
 
     library = "google.cloud.tpu_v2"
 
 
-class TpuNodeConnection(ApiConnection["tpu_v1.TpuAsyncClient"]):
+class TpuNodeConnection(ApiConnection):
     """The API's v1, which creates TPU Nodes."""
 
     library = "google.cloud.tpu_v1"
@@ -198,16 +188,11 @@ def _local_channel(endpoint: str, token: str) -> grpc.aio.Channel:
     return grpc.aio.secure_channel(endpoint, credentials, options=[("grpc.enable_http_proxy", 0)])
 
 
-def _of_page(
-    call: Callable[[Client, str, float], Awaitable[Any]], token: str
-) -> Callable[[Client, float], Awaitable[Any]]:
-    """Return a call that answers with one page; the client's pagers hold the first page of their request."""
-
-    async def ask(client: Client, timeout: float) -> Any:
-        answer = await call(client, token, timeout)
-        return await answer.pages.__anext__() if hasattr(answer, "pages") else answer
-
-    return ask
+async def _message_in(answer: Any) -> Any:
+    """Return the message in a client's answer: the first page of a pager, or the operation of a future."""
+    if hasattr(answer, "pages"):
+        return await answer.pages.__anext__()
+    return getattr(answer, "operation", answer)
 
 
 def _import_google(library: str) -> None:
@@ -215,8 +200,3 @@ def _import_google(library: str) -> None:
     with without(_ASYNC_REST):
         for name in ("grpc.aio", library, "google.auth.exceptions"):
             importlib.import_module(name)
-
-
-def request_options(timeout: float) -> dict[str, Any]:
-    """Return the options of every call: its timeout, and no retries by the library."""
-    return {"timeout": timeout, "retry": None}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from tui.aio.timeouts import within
 from tui.cloud.inventory import gather_answers, join_some
-from tui.cloud.tpu.tpu_client import ApiConnection, TpuNodeConnection, request_options
+from tui.cloud.tpu.tpu_client import ApiConnection, TpuNodeConnection
 from tui.errors import TpuTuiError, did_you_mean, near_matches
 from tui.pod.creation.zone_offer import OfferListing, ZoneOffer
 from tui.text.numbers import parse_integer
@@ -22,7 +21,7 @@ SEARCH_S = 15.0
 class ZoneOffers:
     """Reads what zones offer for TPU VMs, or over a connection for TPU Nodes what they offer for those."""
 
-    def __init__(self, api: ApiConnection[Any]) -> None:
+    def __init__(self, api: ApiConnection) -> None:
         self._api = api
         is_for_nodes = isinstance(api, TpuNodeConnection)
         self._list_versions = "list_tensor_flow_versions" if is_for_nodes else "list_runtime_versions"
@@ -30,31 +29,16 @@ class ZoneOffers:
 
     async def zones(self) -> list[str]:
         """Return the zones of the project, sorted."""
-        name = f"projects/{self._api.project}"
-        pages = await self._api.pages(
-            "zones cannot be listed",
-            lambda client, token, timeout: client.list_locations(
-                {"name": name, "page_token": token}, **request_options(timeout)
-            ),
-        )
+        project = {"name": f"projects/{self._api.project}"}
+        pages = await self._api.pages("zones cannot be listed", "list_locations", project)
         return sorted(location.location_id for page in pages for location in page.locations)
 
     async def of_zone(self, zone: str) -> ZoneOffer:
         """Return what one zone offers."""
-        what, parent = f"types of {zone} cannot be listed", self._api.parent(zone)
+        what, parent = f"types of {zone} cannot be listed", {"parent": self._api.parent(zone)}
         types, versions = await asyncio.gather(
-            self._api.pages(
-                what,
-                lambda client, token, timeout: client.list_accelerator_types(
-                    {"parent": parent, "page_token": token}, **request_options(timeout)
-                ),
-            ),
-            self._api.pages(
-                what,
-                lambda client, token, timeout: getattr(client, self._list_versions)(
-                    {"parent": parent, "page_token": token}, **request_options(timeout)
-                ),
-            ),
+            self._api.pages(what, "list_accelerator_types", parent),
+            self._api.pages(what, self._list_versions, parent),
         )
         topologies = {
             item.type_: tuple(config.topology for config in getattr(item, "accelerator_configs", ()))
