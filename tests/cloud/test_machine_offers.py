@@ -14,16 +14,16 @@ from tui.pod.creation.zone_offer import ZoneOffer
 
 async def test_machines_with_tpus_are_listed_and_no_others(tmp_path: Path) -> None:
     async with group_pod(tmp_path) as pod:
-        found = await list_tpu_machines(pod.settings, (ZONE,))
+        found, _ = await list_tpu_machines(pod.settings)
         assert {"ct6e-standard-4t", "tpu7x-standard-4t"} <= set(found[ZONE])
         assert all(name.startswith(("ct", "tpu")) for name in found[ZONE])
-        assert await list_tpu_machines(pod.settings, ("elsewhere",)) == {}
-        assert await list_tpu_machines(replace(pod.settings, endpoints={"tpu": "127.0.0.1:1"}), ()) == {}
+        assert await list_tpu_machines(replace(pod.settings, zones=("elsewhere",))) == ({}, [])
+        assert await list_tpu_machines(replace(pod.settings, endpoints={"tpu": "127.0.0.1:1"})) == ({}, [])
 
         operator = Operator(pod.settings)
         (offer,) = (await operator.slices.offers_with_machines()).offers
         await operator.close()
-        assert ("v2-8" in offer.types, offer.machine_types) == (True, found[ZONE])
+        assert ("v2-8" in offer.types, offer.machine_types) == (True, tuple(found[ZONE]))
 
 
 async def test_a_login_that_may_not_list_machines_sees_the_other_types(tmp_path: Path) -> None:

@@ -136,25 +136,20 @@ class Slices:
         """
         from tui.cloud.compute.machine_offers import list_tpu_machines
         from tui.cloud.instance_groups.instance_groups import is_forbidden
+        from tui.cloud.inventory import or_error
         from tui.pod.creation.zone_offer import ZoneOffer
 
-        settings = self._connections.settings
-        offers, machines = await asyncio.gather(
-            self.offers(), list_tpu_machines(settings, settings.zones), return_exceptions=True
+        listing, answer = await asyncio.gather(self.offers(), or_error(list_tpu_machines(self._connections.settings)))
+        if isinstance(answer, TpuTuiError):
+            problems = () if is_forbidden(answer) else (answer,)
+            return replace(listing, problems=(*listing.problems, *problems))
+        machines, silent = answer
+        offers = {offer.zone: offer for offer in listing.offers}
+        for zone, names in machines.items():
+            offers[zone] = replace(offers.get(zone, ZoneOffer(zone, {})), machine_types=tuple(names))
+        return replace(
+            listing, offers=tuple(offers[zone] for zone in sorted(offers)), problems=(*listing.problems, *silent)
         )
-        if isinstance(offers, BaseException):
-            raise offers
-        if isinstance(machines, TpuTuiError):
-            problems = () if is_forbidden(machines) else (machines,)
-            return replace(offers, problems=(*offers.problems, *problems))
-        if isinstance(machines, BaseException):
-            raise machines
-        zones = {offer.zone: offer for offer in offers.offers}
-        zones |= {
-            zone: replace(zones.get(zone, ZoneOffer(zone, {})), machine_types=names)
-            for zone, names in machines.items()
-        }
-        return replace(offers, offers=tuple(zones[zone] for zone in sorted(zones)))
 
     async def queued(self) -> QueuedListing:
         """Return the queued resources of every configured zone."""

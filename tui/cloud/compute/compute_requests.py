@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from tui.cloud.api_errors import did_not_answer, is_missing
 from tui.cloud.compute.compute_client import ComputeClient
 from tui.cloud.compute.operation_errors import explain_failure
-from tui.cloud.retries import GONE_TIMEOUT_S, OUTAGE_S
+from tui.cloud.retries import GONE_TIMEOUT_S
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError
 from tui.pod.api_paths import last_part, region_of
@@ -82,8 +82,12 @@ class ComputeRequests:
                 return None
             raise
 
+    async def items(self, what: str, permission: str, path: str, **query: str) -> list[dict[str, Any]]:
+        """Return the items of a list below the project."""
+        return await self.ask(what, permission, lambda client: client.items(f"{client.project}/{path}", **query))
+
     async def aggregated(
-        self, things: str, permission: str, collection: str
+        self, things: str, permission: str, collection: str, **query: str
     ) -> tuple[list[dict[str, Any]], list[CloudError]]:
         """Return a collection's resources in the configured zones and their regions, or in all places.
 
@@ -92,7 +96,9 @@ class ComputeRequests:
         pages = await self.ask(
             f"{things} cannot be listed",
             permission,
-            lambda client: client.pages(f"{client.project}/aggregated/{collection}", returnPartialSuccess="true"),
+            lambda client: client.pages(
+                f"{client.project}/aggregated/{collection}", returnPartialSuccess="true", **query
+            ),
         )
         scopes = [(last_part(place), scope) for page in pages for place, scope in page.get("items", {}).items()]
         resources = [row for place, scope in scopes if self._covers(place) for row in scope.get(collection, ())]
@@ -119,8 +125,7 @@ class ComputeRequests:
 
         Raises the operation's error as a sentence, and CloudError after `timeout_s`.
         """
-        reports, answered_at = StateReports(), time.monotonic()
-        deadline = answered_at + timeout_s
+        reports, deadline = StateReports(), time.monotonic() + timeout_s
         reports.report(str(operation.get("status")))
         path = _path_of(operation)
         while operation.get("status") != "DONE":
@@ -129,12 +134,11 @@ class ComputeRequests:
             await reports.pause()
             try:
                 operation = await self.ask(what, permission, lambda client: client.get(f"{client.project}/{path}"))
-                answered_at = time.monotonic()
                 line = None if operation.get("status") == "DONE" else reports.report(str(operation.get("status")))
             except TpuTuiError as error:
-                if not is_outage(error) or time.monotonic() - answered_at > OUTAGE_S:
+                if not is_outage(error):
                     raise
-                line = reports.report("no answer from Compute Engine", error.why)
+                line = reports.report_outage("Compute Engine", error)
             if line:
                 yield line
         if errors := operation.get("error", {}).get("errors"):

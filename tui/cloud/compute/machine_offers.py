@@ -5,35 +5,29 @@ Source: Compute Engine API v1, `machineTypes.aggregatedList` and its `filter`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 
 from tui.cloud.compute.compute_requests import ComputeRequests
+from tui.errors import CloudError
+from tui.pod.api_paths import last_part
 from tui.settings import Settings
 
 _TPU_MACHINES = "name eq '(ct|tpu)[0-9].*'"
 
 
-async def list_tpu_machines(settings: Settings, zones: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-    """Return the machine types by zone, for the given zones or for all that have some. Raises CloudError.
+async def list_tpu_machines(settings: Settings) -> tuple[Mapping[str, list[str]], list[CloudError]]:
+    """Return the machine types by zone, in the configured zones or in all that have some. Raises CloudError.
 
-    A local pod without a Compute Engine API has none.
+    The second value has an error for each zone without an answer. A local pod without a Compute Engine API has none.
     """
+    offers = defaultdict[str, list[str]](list)
     if "tpu" in settings.endpoints and "compute" not in settings.endpoints:
-        return {}
+        return offers, []
     async with ComputeRequests(settings) as compute:
-        pages = await compute.ask(
-            "machine types cannot be listed",
-            "compute.machineTypes.list",
-            lambda client: client.pages(
-                f"{client.project}/aggregated/machineTypes", filter=_TPU_MACHINES, returnPartialSuccess="true"
-            ),
+        types, silent = await compute.aggregated(
+            "machine types", "compute.machineTypes.list", "machineTypes", filter=_TPU_MACHINES
         )
-    offers: dict[str, tuple[str, ...]] = {}
-    for page in pages:
-        for scope, answer in page.get("items", {}).items():
-            zone = scope.removeprefix("zones/")
-            if names := [
-                str(type_["name"]) for type_ in answer.get("machineTypes", ()) if not zones or zone in zones
-            ]:
-                offers[zone] = (*offers.get(zone, ()), *sorted(names))
-    return offers
+    for name, zone in sorted((str(type_["name"]), last_part(str(type_["zone"]))) for type_ in types):
+        offers[zone].append(name)
+    return offers, silent

@@ -55,11 +55,8 @@ class ComputeResources:
     async def images(self) -> list[CloudResource]:
         """Return the project's own images. Raises CloudError."""
         async with self._requests(IMAGE) as requests:
-            return await requests.ask(
-                "images cannot be listed",
-                "compute.images.list",
-                lambda client: [image_row(image) for image in client.items(f"{client.project}/global/images")],
-            )
+            images = await requests.items("images cannot be listed", "compute.images.list", "global/images")
+        return [*map(image_row, images)]
 
     async def delete(self, resource: CloudResource) -> AsyncIterator[str]:
         """Delete a resource and yield the progress; a resource that is already gone is not an error."""

@@ -20,7 +20,7 @@ from tui.cloud.instance_groups.vm_losses import explain_losses
 from tui.cloud.inventory import Listing, gather_answers
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.api_paths import last_part
-from tui.pod.instance_group import GroupVm, InstanceGroup
+from tui.pod.instance_group import InstanceGroup
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.settings import Settings
@@ -64,7 +64,7 @@ class InstanceGroups:
 
     async def slice_of(self, group: InstanceGroup) -> Slice:
         """Return the slice that a group is, with its VMs as they are now. Raises CloudError, UsageError."""
-        vms = await self._vms(group)
+        vms = [group_messages.vm_of(vm) for vm in await self._list_vms(group.name, group.zone)]
         instances = await self._instances(group, [vm.name for vm in vms if vm.id])
         return group_messages.slice_of_group(group, self._requests.project, vms, instances)
 
@@ -107,7 +107,7 @@ class InstanceGroups:
         """Return why workers of a run lost their VMs, from the operations of the zone. Raises CloudError."""
         names = "|".join(sorted({worker.hostname or "" for worker in lost}))
         targets = f"(.*/instances/({names})|.*/{_MANAGERS}/{slice_.name})"
-        operations = await self._items(
+        operations = await self._requests.items(
             f"operations in {slice_.zone} cannot be listed",
             "compute.zoneOperations.list",
             f"zones/{slice_.zone}/operations",
@@ -124,11 +124,8 @@ class InstanceGroups:
         """Close connections."""
         await self._requests.close()
 
-    async def _vms(self, group: InstanceGroup) -> list[GroupVm]:
-        return [group_messages.vm_of(vm) for vm in await self._list_vms(group.name, group.zone)]
-
     async def _list_vms(self, name: str, zone: str) -> list[dict[str, Any]]:
-        return await self._items(
+        return await self._requests.items(
             f"the VMs of instance group {name} cannot be listed",
             _GET_PERMISSION,
             f"zones/{zone}/{_MANAGERS}/{name}/listManagedInstances",
@@ -141,7 +138,7 @@ class InstanceGroups:
         batches = (names[first : first + _NAMES_PER_FILTER] for first in range(0, len(names), _NAMES_PER_FILTER))
         answers = await asyncio.gather(
             *(
-                self._items(
+                self._requests.items(
                     f"the VMs of instance group {group.name} cannot be read",
                     "compute.instances.list",
                     f"zones/{group.zone}/instances",
@@ -151,11 +148,6 @@ class InstanceGroups:
             )
         )
         return {instance["name"]: instance for instances in answers for instance in instances}
-
-    async def _items(self, what: str, permission: str, path: str, **query: str) -> list[dict[str, Any]]:
-        return await self._requests.ask(
-            what, permission, lambda client: client.items(f"{client.project}/{path}", **query)
-        )
 
     async def _host_keys(self, worker: Worker) -> tuple[str, ...]:
         _, _, path = (worker.instance or "").partition("/zones/")

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from tui.cloud.retries import OUTAGE_S
 from tui.cloud.state_reports import StateReports
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.creation_errors import explain_creation
@@ -131,16 +130,14 @@ class SliceCreation:
     async def _follow_queue(self, request: SliceRequest, *, waits: bool) -> AsyncIterator[str]:
         """Yield each state of a queued resource until it is ACTIVE, or only the first. Raises why it ended."""
         path = f"{self._api.parent(request.zone)}/queuedResources/{request.name}"
-        reports, clock = StateReports(), asyncio.get_running_loop().time
-        answered_at = clock()
+        reports = StateReports()
         while True:
             try:
                 queued = await self._wait.queued_resource(path)
-                answered_at = clock()
             except OutOfReachError as error:
-                if not waits or clock() - answered_at > OUTAGE_S:
+                if not waits:
                     raise
-                if line := reports.report("no answer from the API", error.why):
+                if line := reports.report_outage("the API", error):
                     yield line
                 await reports.pause()
                 continue

@@ -13,7 +13,6 @@ from typing import Any
 from tui.cloud.api_errors import is_missing, without_event_id
 from tui.cloud.compute.compute_requests import ComputeRequests, is_outage
 from tui.cloud.compute.operation_errors import explain_failure, is_stock_out
-from tui.cloud.retries import OUTAGE_S
 from tui.cloud.state_reports import StateReports
 from tui.errors import CloudError, TpuTuiError
 from tui.pod.api_paths import last_part
@@ -46,19 +45,18 @@ class VmWait:
         """
         what = f"group {self._name} is not complete"
         reports, started_at = StateReports(), time.monotonic()
-        answered_at = started_at
         while True:
             try:
-                vms = await self._vms(what)
+                path = f"{self._path}/listManagedInstances"
+                vms = await self._api.items(what, READ, path, key="managedInstances", verb="POST")
                 reason = await self._reason(what, vms, size, is_queued=is_queued)
-                answered_at = time.monotonic()
             except TpuTuiError as error:
                 if is_missing(error):
                     why = "it was deleted while its VMs were created"
                     raise CloudError(f"group {self._name} is gone", why=why) from error.__cause__
-                if not is_outage(error) or time.monotonic() - answered_at > OUTAGE_S:
+                if not is_outage(error):
                     raise
-                line = reports.report("no answer from Compute Engine", error.why)
+                line = reports.report_outage("Compute Engine", error)
             else:
                 running = sum(_runs(vm) for vm in vms)
                 if running == size == len(vms):
@@ -75,12 +73,6 @@ class VmWait:
                 remedy = f"its VMs are no longer requested: tpu-tui groups delete {self._zone}/{self._name}"
                 raise CloudError(what, why=why, remedy=remedy)
             await reports.pause()
-
-    async def _vms(self, what: str) -> list[dict[str, Any]]:
-        path = f"{self._path}/listManagedInstances"
-        return await self._api.ask(
-            what, READ, lambda client: client.items(f"{client.project}/{path}", key="managedInstances", verb="POST")
-        )
 
     async def _reason(self, what: str, vms: list[dict[str, Any]], size: int, *, is_queued: bool) -> str:
         """Return why VMs are missing, empty if unknown. Raises the error of VMs that will not be created."""
