@@ -41,7 +41,7 @@ class BucketLifecycle(Buckets):
     async def list_own(self) -> list[CloudResource]:
         """Return the project's buckets that tpu-tui created, each with whether nothing is stored in it."""
         client = await self._open()
-        options = self._options(self._retry_s)
+        options = self._options()
         buckets = await self._ask("buckets cannot be listed", partial(_list_buckets, client, options), _ADMIN)
         own = [bucket for bucket in buckets if is_made_by_us(bucket.labels)]
         return list(await asyncio.gather(*(self._row(client, bucket) for bucket in own)))
@@ -61,7 +61,7 @@ class BucketLifecycle(Buckets):
 
     async def _is_empty(self, client: Any, bucket: Any) -> bool | None:
         """Return whether a bucket stores nothing, neither old versions nor soft-deleted objects; None if unknown."""
-        options = self._options(self._retry_s) | {"max_results": 1}
+        options = self._options() | {"max_results": 1}
         what = f"objects of gs://{bucket.name} cannot be listed"
 
         async def has(**kind: bool) -> bool:
@@ -74,12 +74,8 @@ class BucketLifecycle(Buckets):
 
     async def facts(self, url: BucketUrl) -> BucketFacts:
         """Return who made a bucket and what its deletion leaves."""
-        bucket = await self._bucket(url, f"{url} cannot be read")
+        bucket = await self._bucket(url.bucket, f"{url} cannot be read", _ADMIN)
         return BucketFacts(is_made_by_us(bucket.labels), _retention_s(bucket))
-
-    async def _bucket(self, url: BucketUrl, what: str) -> Any:
-        client = await self._open()
-        return await self._ask(what, partial(client.get_bucket, url.bucket, **self._options(self._retry_s)), _ADMIN)
 
     async def create(self, url: BucketUrl, location: str, labels: Mapping[str, str]) -> str:
         """Create a bucket with uniform access in a region and return its location, in capitals."""
@@ -88,7 +84,7 @@ class BucketLifecycle(Buckets):
         request = secrets.token_hex(8)
         bucket.labels = {CREATED_BY[0]: CREATED_BY[1], _REQUEST: request, **labels}
         bucket.iam_configuration.uniform_bucket_level_access_enabled = True
-        create = partial(client.create_bucket, bucket, location=location, **self._options(self._retry_s))
+        create = partial(client.create_bucket, bucket, location=location, **self._options())
         if not await self._ask(f"{url} cannot be created", partial(_succeeds, create), _ADMIN):
             await self._require_own(url, request)
         return (await self.place(url.bucket)).location
@@ -97,7 +93,7 @@ class BucketLifecycle(Buckets):
         """Raise UsageError for a bucket that another request created."""
         what = f"{url} cannot be created"
         try:
-            bucket = await self._bucket(url, what)
+            bucket = await self._bucket(url.bucket, what, _ADMIN)
         except TpuTuiError:
             raise UsageError(
                 what, why="another project has that name", remedy="choose a name that no one else uses"
@@ -115,7 +111,7 @@ class BucketLifecycle(Buckets):
         deleted = 0
         for _ in range(_ROUNDS):
             deleted = await self._empty(client, bucket, what, deleted, on_deleted)
-            delete = partial(_unless_missing, partial(bucket.delete, **self._options(self._retry_s)))
+            delete = partial(_unless_missing, partial(bucket.delete, **self._options()))
             if await self._ask(what, partial(_succeeds, delete), _ADMIN):
                 return deleted
         raise CloudError(what, why="objects keep appearing in it", remedy="stop the jobs that write to it")
@@ -125,13 +121,13 @@ class BucketLifecycle(Buckets):
         what = f"{url} cannot be deleted"
         client = await self._open()
         bucket = client.bucket(url.bucket)
-        delete = partial(bucket.delete, **self._options(self._retry_s))
+        delete = partial(bucket.delete, **self._options())
         if not await self._is_empty(client, bucket) or not await self._ask(what, partial(_succeeds, delete), _ADMIN):
             raise UsageError(what, why="something is stored in it", remedy=f"name it to delete it: {url}")
 
     async def _empty(self, client: Any, bucket: Any, what: str, deleted: int, on_deleted: OnDeleted | None) -> int:
         slots = asyncio.Semaphore(_DELETIONS_AT_ONCE)
-        options = self._options(self._retry_s)
+        options = self._options()
 
         async def remove(blob: Any) -> None:
             delete = partial(bucket.delete_blob, blob.name, generation=blob.generation, **options)

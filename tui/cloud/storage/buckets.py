@@ -142,23 +142,15 @@ class Buckets:
 
         Raises UsageError for an unknown bucket, CloudError when the service fails or refuses.
         """
-        client = await self._open()
-        resource = await self._ask(
-            f"bucket {bucket} cannot be read",
-            lambda: client.get_bucket(bucket, **self._options(self._answer_s)),
-            _READER,
-        )
+        resource = await self._bucket(bucket, f"bucket {bucket} cannot be read", _READER)
         regions = tuple(str(region).upper() for region in resource.data_locations or ())
         return BucketPlace(str(resource.location).upper(), regions)
 
     async def exists(self, url: BucketUrl) -> bool:
         """Return whether the object exists; for an address without an object, whether the bucket exists."""
-        client = await self._open()
-        bucket = client.bucket(url.bucket)
+        bucket = (await self._open()).bucket(url.bucket)
         resource = bucket.blob(url.name) if url.name else bucket
-        return bool(
-            await self._ask(f"{url} cannot be read", lambda: resource.exists(**self._options(self._answer_s)))
-        )
+        return bool(await self._ask(f"{url} cannot be read", partial(resource.exists, **self._options())))
 
     async def version(self, url: BucketUrl) -> ObjectVersion:
         """Return the object's present version.
@@ -168,14 +160,22 @@ class Buckets:
         what = f"{url} cannot be read"
         if not url.name or url.name.endswith("/"):
             raise UsageError(what, why="it names no object", remedy=f"gcloud storage ls {url} shows what is there")
-        client = await self._open()
-        bucket = client.bucket(url.bucket)
-        options = self._options(self._answer_s)
-        blob = await self._ask(what, lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
+        blob = await self._blob(url)
         if blob is None:
             raise await self._missing(url, what)
         written = blob.updated.timestamp() if blob.updated else 0.0
         return ObjectVersion(url, int(blob.generation), int(blob.size), written, blob.crc32c or "")
+
+    async def _bucket(self, name: str, what: str, role: str) -> Any:
+        """Return a bucket of the client, with its metadata."""
+        client = await self._open()
+        return await self._ask(what, partial(client.get_bucket, name, **self._options()), role)
+
+    async def _blob(self, url: BucketUrl) -> Any:
+        """Return the client's object of the present version; None if there is none."""
+        bucket = (await self._open()).bucket(url.bucket)
+        read = partial(bucket.get_blob, url.name, **self._options())
+        return await self._ask(f"{url} cannot be read", read, _OBJECT_READER)
 
     async def _missing(self, url: BucketUrl, what: str) -> UsageError:
         """Return why there is no such object: the bucket is missing, or else the object."""
@@ -199,7 +199,7 @@ class Buckets:
         what = f"{version.url} cannot be read"
         digest: Any = Checksum()  # type: ignore[no-untyped-call]
         sink = _Sink(file, digest.update)
-        options = self._options()
+        options = self._options(REQUEST_TIMEOUT_S)
         try:
             while sink.size < version.size:
                 first = sink.size
@@ -218,7 +218,6 @@ class Buckets:
         path: Path,
         url: BucketUrl,
         *,
-        content_type: str | None = None,
         owner: str | None = None,
         force: bool = False,
     ) -> BucketUrl:
@@ -232,7 +231,7 @@ class Buckets:
         target = url / path.name if not url.name or url.name.endswith("/") else url
         client = await self._open()
         blob = client.bucket(target.bucket).blob(target.name)
-        options = self._options()
+        options = self._options(REQUEST_TIMEOUT_S)
         if owner is not None:
             blob.metadata = {_OWNER: owner}
         if owner is not None and not force:
@@ -240,11 +239,7 @@ class Buckets:
         try:
             await self._ask(
                 f"{path.name} cannot be uploaded to {target}",
-                lambda: _detect_change(
-                    partial(
-                        blob.upload_from_filename, str(path), content_type=content_type, checksum="crc32c", **options
-                    )
-                ),
+                lambda: _detect_change(partial(blob.upload_from_filename, str(path), checksum="crc32c", **options)),
             )
         except _ChangedError:
             # This request may have changed it, if its first answer was lost.
@@ -254,9 +249,7 @@ class Buckets:
 
     async def _generation_of(self, url: BucketUrl, owner: str) -> int:
         """Return the generation of the object that `owner` may replace, 0 if there is none. Raises UsageError."""
-        client = await self._open()
-        bucket, options = client.bucket(url.bucket), self._options(self._answer_s)
-        blob = await self._ask(f"{url} cannot be read", lambda: bucket.get_blob(url.name, **options), _OBJECT_READER)
+        blob = await self._blob(url)
         if blob is None:
             return 0
         stored_owner = (blob.metadata or {}).get(_OWNER)
@@ -278,10 +271,12 @@ class Buckets:
         if client is not None:
             await asyncio.to_thread(client.close)
 
-    def _options(self, seconds: float = REQUEST_TIMEOUT_S) -> dict[str, Any]:
+    def _options(self, timeout_s: float = 0.0) -> dict[str, Any]:
+        """Return the time limits of a request; by default those of one that transfers no file."""
         from google.cloud.storage.retry import DEFAULT_RETRY
 
-        return {"timeout": min(REQUEST_TIMEOUT_S, seconds), "retry": DEFAULT_RETRY.with_timeout(self._retry_s)}
+        timeout_s = timeout_s or min(REQUEST_TIMEOUT_S, self._answer_s)
+        return {"timeout": timeout_s, "retry": DEFAULT_RETRY.with_timeout(self._retry_s)}
 
     async def _open(self) -> Any:
         async with self._opening:
