@@ -70,14 +70,14 @@ class SliceCreation:
         """Raise UsageError for what the API would refuse and a dry run can find out."""
         await self._refuse_taken_names(request)
         if missing := await self._offers.missing(request.zone, request.type_name, request.runtime_version):
-            raise UsageError(_what(request), why=missing[0], remedy=missing[1])
+            raise UsageError(request.failure, why=missing[0], remedy=missing[1])
 
     async def _refuse_taken_names(self, request: SliceRequest) -> None:
         """Raise UsageError if a name is taken already, so that a later conflict can only be with this request."""
         for name in request.slice_names:
             if (state := await self._wait.state(self._api.node_path(request.zone, name))) is not None:
                 remedy = f"choose another name, or delete it first: {delete_command(name, request.zone)}"
-                raise UsageError(_what(request), why=f"a slice {name} exists already, and is {state}", remedy=remedy)
+                raise UsageError(request.failure, why=f"a slice {name} exists already, and is {state}", remedy=remedy)
 
     async def _request(self, request: SliceRequest) -> Operation:
         """Send the request and return its operation."""
@@ -100,7 +100,7 @@ class SliceCreation:
             return await self._wait.newest("create", path) if is_created else None
 
         fields = {"parent": self._api.parent(request.zone), "node": node, "node_id": request.name}
-        return await self._wait.begin(_what(request), "create_node", fields, lost_operation)
+        return await self._wait.begin(request.failure, "create_node", fields, lost_operation)
 
     async def _queue(self, request: SliceRequest) -> Operation:
         parent = self._api.parent(request.zone)
@@ -110,11 +110,11 @@ class SliceCreation:
             "queued_resource": queued_resource_of(request, parent),
             "request_id": str(uuid.uuid4()),
         }
-        return await self._wait.begin(_what(request), "create_queued_resource", fields)
+        return await self._wait.begin(request.failure, "create_queued_resource", fields)
 
     async def _progress(self, started: Operation, request: SliceRequest, *, waits: bool) -> AsyncIterator[str]:
         path = self._api.node_path(request.zone, request.name) if request.queue is None else None
-        async for line in self._wait.finish(started, _what(request), path):
+        async for line in self._wait.finish(started, request.failure, path):
             yield line
         if request.queue is not None:
             async for line in self._follow_queue(request, waits=waits):
@@ -142,7 +142,7 @@ class SliceCreation:
                 await reports.pause()
                 continue
             if queued is None:
-                raise CloudError(_what(request), why="its queued resource was deleted while it waited")
+                raise CloudError(request.failure, why="its queued resource was deleted while it waited")
             state, reason = tpu_messages.enum_name(queued.state.state), tpu_messages.queued_reason(queued)
             if not waits:
                 yield f"queued resource {request.name} is {state}"
@@ -161,18 +161,14 @@ class SliceCreation:
         reset = f"tpu-tui slices reset {path} puts it back into the queue"
         remedy = f"{reset}, tpu-tui slices delete --queued {path} removes it"
         if "failed_data" in queued.state and queued.state.failed_data.error.code:
-            failure = self._wait.failure(queued.state.failed_data.error, _what(request))
+            failure = self._wait.failure(queued.state.failed_data.error, request.failure)
             error = await self._explain(failure, request)
             error.remedy = f"{error.remedy}; the queued resource stays: {remedy}"
             error.__cause__ = None
             return error
         state, reason = tpu_messages.enum_name(queued.state.state), tpu_messages.queued_reason(queued)
         why = f"its queued resource is {state}{f': {reason}' if reason else ''}"
-        return CloudError(_what(request), why=why, remedy=remedy)
-
-
-def _what(request: SliceRequest) -> str:
-    return f"slice {request.name} cannot be created in {request.zone}"
+        return CloudError(request.failure, why=why, remedy=remedy)
 
 
 def _is_made_for(node: Any, request: SliceRequest) -> bool:

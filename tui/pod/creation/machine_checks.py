@@ -26,6 +26,11 @@ Objection = tuple[str, str, str]
 """The option for which a request is refused, why, and the remedy."""
 
 
+def options_of(*fields: str) -> dict[str, str]:
+    """Return the options that are called like their fields of a request: `--machine-type` by `machine_type`."""
+    return {field: f"--{field.replace('_', '-')}" for field in fields}
+
+
 def list_machine_objections(request: MachineRequest) -> Iterator[Objection]:
     """Yield why the settings of a request's machines cannot be sent."""
     for checks in (_of_startup, _of_labels, _of_metadata, _of_identity):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from typing import ClassVar
 
 CREATED_BY = ("created-by", "tpu-tui")
 """The label of everything that tpu-tui creates."""
@@ -21,6 +22,7 @@ class MachineRequest(ABC):
     which is metadata too, may run for `startup_timeout_s`.
     """
 
+    noun: ClassVar[str]
     name: str
     zone: str
     _: KW_ONLY
@@ -41,6 +43,11 @@ class MachineRequest(ABC):
     def path(self) -> str:
         """`zone/name`."""
         return f"{self.zone}/{self.name}"
+
+    @property
+    def failure(self) -> str:
+        """What could not be done where the creation fails: `slice pod cannot be created in us-central1-a`."""
+        return f"{self.noun} {self.name} cannot be created in {self.zone}"
 
     @property
     def slice_names(self) -> tuple[str, ...]:

@@ -13,23 +13,18 @@ from datetime import datetime, timezone
 
 from tui.errors import UsageError
 from tui.pod.accelerator import GENERATIONS, TPU_API_GENERATIONS, TPU_NODE_GENERATIONS, type_of_topology
-from tui.pod.creation.machine_checks import Objection, list_machine_objections
+from tui.pod.creation.machine_checks import Objection, list_machine_objections, options_of
 from tui.pod.creation.slice_names import NAME_RULE, suggest_name
 from tui.pod.creation.slice_request import READ_WRITE, SliceRequest
 
 _DISK = re.compile(r"projects/[^/]+/(?:zones/(?P<zone>[^/]+)|regions/[^/]+)/disks/[^/]+")
 
 _OF_TPU_VMS = {
-    "topology": "--topology",
-    "subnetwork": "--subnetwork",
-    "internal_ips": "--internal-ips",
-    "queue_count": "--queue-count",
-    "service_account": "--service-account",
-    "scopes": "--scopes",
-    "tags": "--tags",
+    **options_of(
+        "topology", "subnetwork", "internal_ips", "queue_count", "service_account", "scopes", "tags", "spot"
+    ),
     "metadata": "metadata",
     "data_disks": "--data-disk",
-    "spot": "--spot",
     "secure_boot": "--shielded-secure-boot",
 }
 """The options that only TPU VMs have, by their fields of `SliceRequest`."""
@@ -38,9 +33,8 @@ _LONGEST_NODE_PREFIX = 29
 
 def check_slice_request(request: SliceRequest) -> None:
     """Raise UsageError with the first reason for which a request cannot be sent."""
-    what = f"slice {request.name} cannot be created in {request.zone}"
     for _, why, remedy in list_objections(request):
-        raise UsageError(what, why=why, remedy=remedy)
+        raise UsageError(request.failure, why=why, remedy=remedy)
 
 
 def list_objections(request: SliceRequest) -> Iterator[Objection]:

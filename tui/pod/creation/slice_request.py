@@ -43,6 +43,7 @@ class QueueRequest:
 class SliceRequest(MachineRequest):
     """A slice to create. Either `accelerator_type` is set, or `generation` and `topology`."""
 
+    noun = "slice"
     architecture: str = VM
     accelerator_type: str = ""
     generation: str = ""

@@ -8,10 +8,11 @@ instances in MIGs".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from tui.errors import UsageError
 from tui.pod.accelerator import chips_of_topology
-from tui.pod.creation.machine_checks import Objection, list_machine_objections
+from tui.pod.creation.machine_checks import Objection, list_machine_objections, options_of
 from tui.pod.creation.slice_names import NAME_RULE, suggest_name
 from tui.pod.groups.group_request import MACHINE_TYPES, GroupRequest
 from tui.pod.instance_group import chips_of_machine
@@ -22,41 +23,20 @@ MAX_SIZE = 1000
 MIN_RUN_S, MAX_RUN_S = 600, 7 * 86_400
 """How long flex-start VMs may run."""
 _OF_TEMPLATE = {
-    "machine_type": "--machine-type",
-    "accelerator_type": "--accelerator-type",
-    "image": "--image",
-    "image_family": "--image-family",
-    "image_project": "--image-project",
-    "image_from": "--image-from",
+    **options_of("machine_type", "accelerator_type", "image", "image_family", "image_project", "image_from"),
     "disk_size_gb": "--boot-disk-size",
     "disk_type": "--boot-disk-type",
-    "network": "--network",
-    "subnetwork": "--subnetwork",
-    "internal_ips": "--internal-ips",
-    "service_account": "--service-account",
-    "scopes": "--scopes",
-    "tags": "--tags",
-    "labels": "--labels",
-    "metadata": "--metadata",
-    "tpu_node": "--tpu-node",
-    "spot": "--spot",
-    "reservation": "--reservation",
+    **options_of("network", "subnetwork", "internal_ips", "service_account", "scopes", "tags", "labels", "metadata"),
+    **options_of("tpu_node", "spot", "reservation"),
 }
 """The options of a new template, by their fields of `GroupRequest`."""
 
 
 def check_group_request(request: GroupRequest) -> None:
     """Raise UsageError with the first reason for which a request cannot be sent."""
-    what = f"group {request.name} cannot be created in {request.zone}"
-    for _, why, remedy in list_group_objections(request):
-        raise UsageError(what, why=why, remedy=remedy)
-
-
-def list_group_objections(request: GroupRequest) -> Iterator[Objection]:
-    """Yield every reason for which a request cannot be sent."""
-    for checks in (_to_name, _to_template, _to_image, _to_accelerator, _to_size, _to_price):
-        yield from checks(request)
-    yield from list_machine_objections(request)
+    checks = (_to_name, _to_template, _to_image, _to_accelerator, _to_size, _to_price, list_machine_objections)
+    for _, why, remedy in chain.from_iterable(check(request) for check in checks):
+        raise UsageError(request.failure, why=why, remedy=remedy)
 
 
 def _to_name(request: GroupRequest) -> Iterator[Objection]:

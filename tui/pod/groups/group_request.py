@@ -28,6 +28,7 @@ class GroupRequest(MachineRequest):
     for capacity.
     """
 
+    noun = "group"
     size: int | None = None
     template: str = ""
     machine_type: str = ""

@@ -26,6 +26,8 @@ from tui.pod.groups.group_documents import (
 from tui.pod.groups.group_request import GroupRequest, group_in_marker
 from tui.settings import Settings
 
+_REQUESTS = "resizeRequests"
+"""The collection whose permissions are those of its groups."""
 _STOPPED = "TERMINATED"
 """The state of a VM that is stopped (Compute Engine API v1, `Instance.status`)."""
 
@@ -44,7 +46,7 @@ class GroupCreation:
             vm = await self._vm(api, request)
         sources = [str(disk.get("source", "")) for disk in vm.get("disks", ()) if disk.get("boot")]
         if not sources:
-            raise UsageError(_what(request), why=f"VM {request.image_from} has no boot disk")
+            raise UsageError(request.failure, why=f"VM {request.image_from} has no boot disk")
         source = sources[0]
         return replace(request, source_disk=source[source.index("projects/") :] if "projects/" in source else source)
 
@@ -79,7 +81,7 @@ class GroupCreation:
                 yield step
             if request.has_resize_request:
                 group = f"{zone}/instanceGroupManagers/{request.name}"
-                async for step in steps.create("resizeRequests", group, resize_request_document(request)):
+                async for step in steps.create(_REQUESTS, group, resize_request_document(request)):
                     yield step
             if waits and not dry_run:
                 wait = VmWait(api, request.zone, request.name, request.name if request.has_resize_request else "")
@@ -91,7 +93,7 @@ class GroupCreation:
     async def _stop_vm(self, api: ComputeRequests, request: GroupRequest) -> AsyncIterator[str]:
         """Stop the VM whose disk becomes the image, unless the image exists already or the VM is stopped."""
         name = request.image_from
-        if await api.get(_what(request), "compute.images.get", f"global/images/{request.image_name}") is not None:
+        if await api.get(request.failure, "compute.images.get", f"global/images/{request.image_name}") is not None:
             return
         state = (await self._vm(api, request)).get("status")
         if state == _STOPPED:
@@ -106,10 +108,10 @@ class GroupCreation:
 
     async def _vm(self, api: ComputeRequests, request: GroupRequest) -> dict[str, Any]:
         path = f"zones/{request.zone}/instances/{request.image_from}"
-        vm = await api.get(_what(request), "compute.instances.get", path)
+        vm = await api.get(request.failure, "compute.instances.get", path)
         if vm is None:
             why = f"there is no VM {request.image_from} in {request.zone}"
-            raise NoSuchResourceError(_what(request), why=why, remedy="gcloud compute instances list lists them")
+            raise NoSuchResourceError(request.failure, why=why, remedy="gcloud compute instances list lists them")
         return vm
 
 
@@ -123,11 +125,11 @@ class _Steps:
 
     async def project(self) -> str:
         """Return the project, which may come from the credentials of the first request."""
-        return await self._api.ask(_what(self._request), "compute.projects.get", lambda client: client.project)
+        return await self._api.ask(self._request.failure, "compute.projects.get", lambda client: client.project)
 
     async def require_template(self, path: str) -> None:
         """Raise UsageError if the template that the request names does not exist."""
-        what = _what(self._request)
+        what = self._request.failure
         if await self._api.get(what, "compute.instanceTemplates.get", path) is None:
             why = f"there is no template {last_part(path)}"
             remedy = "tpu-tui resources lists them; omit --template to make one"
@@ -136,8 +138,11 @@ class _Steps:
     async def create(self, collection: str, place: str, document: Mapping[str, Any]) -> AsyncIterator[CreationStep]:
         """Create a resource and wait until it exists; one that was made for the group before is used unchanged."""
         kind, name, path = _KINDS[collection], str(document["name"]), f"{place}/{collection}"
+        read, change = f"compute.{collection}.get", f"compute.{collection}.create"
+        if collection == _REQUESTS:
+            read, change = READ, UPDATE
         described = f"{kind.noun} {name}"
-        existing = await self._api.get(_what(self._request), kind.read_permission, f"{path}/{name}")
+        existing = await self._api.get(self._request.failure, read, f"{path}/{name}")
         if existing is not None:
             self._require_same(kind, existing, document)
             yield CreationStep(f"{described} exists already")
@@ -146,9 +151,9 @@ class _Steps:
             yield CreationStep(f"would create {described}", request={"path": path, "document": document})
             return
         what = f"{described} cannot be created"
-        operation = await self._api.post(what, kind.permission, path, document)
+        operation = await self._api.post(what, change, path, document)
         yield CreationStep(f"requested {described}", request={"path": path, "document": document})
-        async for line in self._api.finish(operation, what, kind.permission):
+        async for line in self._api.finish(operation, what, change):
             yield CreationStep(f"{described}: {line}")
         yield CreationStep(f"{described} is created")
 
@@ -157,14 +162,10 @@ class _Steps:
         request, why = self._request, f"{kind.noun} {document['name']} exists already"
         otherwise = kind.otherwise.format(name=document["name"], group=request.path)
         if group_in_marker(str(existing.get("description", ""))) != request.path:
-            raise UsageError(_what(request), why=why, remedy=otherwise)
+            raise UsageError(request.failure, why=why, remedy=otherwise)
         if kind.compare(existing) != kind.compare(document):
             remedy = f"{otherwise}, or delete it first: {request.delete_command}"
-            raise UsageError(_what(request), why=f"{why} with other settings", remedy=remedy)
-
-
-def _what(request: GroupRequest) -> str:
-    return f"group {request.name} cannot be created in {request.zone}"
+            raise UsageError(request.failure, why=f"{why} with other settings", remedy=remedy)
 
 
 def _of_template(document: Mapping[str, Any]) -> Any:
@@ -190,11 +191,9 @@ def _of_group(document: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class _Kind:
-    """The name of a kind of resource, its permissions, and what of an existing one must equal the request."""
+    """The name of a kind of resource, and what of an existing one must equal the request."""
 
     noun: str
-    permission: str
-    read_permission: str
     compare: Callable[[Mapping[str, Any]], Any]
     otherwise: str = "choose another name for the group"
 
@@ -202,31 +201,18 @@ class _Kind:
 _KINDS = {
     "images": _Kind(
         "image",
-        "compute.images.create",
-        "compute.images.get",
         lambda document: last_part(str(document.get("sourceDisk"))),
         "choose another --image, or use it without --image-from",
     ),
     "resourcePolicies": _Kind(
-        "policy",
-        "compute.resourcePolicies.create",
-        "compute.resourcePolicies.get",
-        lambda document: document.get("workloadPolicy", {}).get("acceleratorTopology"),
+        "policy", lambda document: document.get("workloadPolicy", {}).get("acceleratorTopology")
     ),
     "instanceTemplates": _Kind(
-        "template",
-        "compute.instanceTemplates.create",
-        "compute.instanceTemplates.get",
-        _of_template,
-        "use it with --template {name}, or choose another name for the group",
+        "template", _of_template, "use it with --template {name}, or choose another name for the group"
     ),
     "instanceGroupManagers": _Kind(
-        "group",
-        "compute.instanceGroupManagers.create",
-        READ,
-        _of_group,
-        "choose another name, or change it: tpu-tui groups resize {group} --size N",
+        "group", _of_group, "choose another name, or change it: tpu-tui groups resize {group} --size N"
     ),
-    "resizeRequests": _Kind("resize request", UPDATE, READ, lambda document: document.get("resizeBy")),
+    _REQUESTS: _Kind("resize request", lambda document: document.get("resizeBy")),
 }
 """By collection."""
