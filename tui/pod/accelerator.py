@@ -48,6 +48,8 @@ TPU_API_GENERATIONS = tuple(name for name, generation in GENERATIONS.items() if 
 """The generations that the Cloud TPU API creates."""
 TPU_NODE_GENERATIONS = ("v2", "v3")
 """The generations that have TPU Nodes (Cloud TPU documentation, "TPU architectures"); later ones are TPU VMs only."""
+LONGEST_NODE_PREFIX = 29
+"""The smallest block of addresses that a TPU Node can have is a /29."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,13 +139,18 @@ def chips_of_machine(machine_type: str | None) -> int | None:
     return int(match["chips"]) if match else None
 
 
+def generation_of_machine(machine_type: str | None) -> str:
+    """Return the TPU generation of a machine type; empty for one without TPUs."""
+    match = _TPU_MACHINE.fullmatch(machine_type or "")
+    return _GENERATIONS.get(match["family"], match["family"]) if match else ""
+
+
 def accelerator_type_of(machine_type: str | None, vms: int) -> str | None:
     """Return the Cloud TPU API's name of the type that the VMs form: `v6e-16` for 4 × `ct6e-standard-4t`."""
-    match = _TPU_MACHINE.fullmatch(machine_type or "")
-    if match is None or vms < 1:
+    chips = chips_of_machine(machine_type)
+    if chips is None or vms < 1:
         return None
-    generation = _GENERATIONS.get(match["family"], match["family"])
-    return accelerator.type_of_topology(generation, str(int(match["chips"]) * vms))
+    return accelerator.type_of_topology(generation_of_machine(machine_type), str(chips * vms))
 
 
 def in_worker_order(vms: Iterable[GroupVm], worker_ids: Mapping[str, int]) -> list[GroupVm]:

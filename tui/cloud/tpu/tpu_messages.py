@@ -16,6 +16,7 @@ from tui.cloud.guest_attributes import host_keys_in
 from tui.pod import accelerator
 from tui.pod.api_paths import last_part
 from tui.pod.creation.queued_request import QueuedRequest
+from tui.pod.ports import TPU_NODE_PORT
 from tui.pod.slice import CORES_PER_WORKER, OS_LOGIN, Slice, Symptom
 from tui.pod.worker import SSH_PORT, Worker
 from tui.text.numbers import parse_integer
@@ -23,7 +24,6 @@ from tui.text.numbers import parse_integer
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
 
-TPU_NODE_PORT = 8470
 _HOSTNAME = re.compile(r"[A-Za-z0-9.-]{1,253}?(?:-w-(?P<worker>[0-9]{1,7}))?")
 _GENERATIONS = {config: generation for generation, config in accelerator.CONFIG_TYPES.items()}
 

@@ -12,7 +12,13 @@ from collections.abc import Iterator
 from datetime import datetime, timezone
 
 from tui.errors import UsageError
-from tui.pod.accelerator import GENERATIONS, TPU_API_GENERATIONS, TPU_NODE_GENERATIONS, type_of_topology
+from tui.pod.accelerator import (
+    GENERATIONS,
+    LONGEST_NODE_PREFIX,
+    TPU_API_GENERATIONS,
+    TPU_NODE_GENERATIONS,
+    type_of_topology,
+)
 from tui.pod.creation.machine_checks import Objection, list_machine_objections, options_of
 from tui.pod.creation.slice_names import NAME_RULE, suggest_name
 from tui.pod.creation.slice_request import READ_WRITE, SliceRequest
@@ -28,7 +34,6 @@ _OF_TPU_VMS = {
     "secure_boot": "--shielded-secure-boot",
 }
 """The options that only TPU VMs have, by their fields of `SliceRequest`."""
-_LONGEST_NODE_PREFIX = 29
 
 
 def check_slice_request(request: SliceRequest) -> None:
@@ -113,7 +118,7 @@ def _of_architecture(request: SliceRequest) -> Iterator[Objection]:
 
 def _is_block_of_node(text: str) -> bool:
     try:
-        return ipaddress.IPv4Network(text).prefixlen <= _LONGEST_NODE_PREFIX
+        return ipaddress.IPv4Network(text).prefixlen <= LONGEST_NODE_PREFIX
     except ValueError:
         return False
 

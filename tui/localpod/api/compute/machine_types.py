@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tui.localpod.api.compute.answers import ROOT
+from tui.pod.accelerator import type_of_topology
+from tui.pod.instance_group import chips_of_machine, generation_of_machine
 
 _FAMILIES = {"n1-standard": 3.75, "n1-highmem": 6.5, "n1-highcpu": 0.9, "n2-standard": 4.0, "e2-standard": 4.0}
 """Memory per virtual CPU in GiB (Compute Engine documentation, machine families)."""
@@ -25,15 +25,6 @@ _TPU_HOSTS = {
     "tpu7x-standard-4t": (224, 960),
 }
 """Virtual CPUs, and memory in GiB, of the types with TPU chips (Cloud TPU documentation)."""
-_TPU = re.compile(r"(?P<family>ct\d+l?[pe]|tpu\d+x)-(?:hightpu|standard)-(?P<chips>\d+)t")
-_GENERATIONS = {
-    "ct4p": ("v4", 2),
-    "ct5lp": ("v5litepod", 1),
-    "ct5p": ("v5p", 2),
-    "ct6e": ("v6e", 1),
-    "tpu7x": ("tpu7x", 2),
-}
-"""The generation in the accelerator type's name, and how much one chip adds to the number in that name."""
 _HOST_BOUNDS = {1: (1, 1, 1), 4: (2, 2, 1), 8: (2, 4, 1)}
 """The chips of one machine in each dimension."""
 
@@ -76,9 +67,7 @@ def _offered() -> Iterator[OfferedMachine]:
         for cpus in _CPUS:
             yield OfferedMachine(f"{family}-{cpus}", cpus, int(cpus * memory * 1024))
     for name, (cpus, memory_gib) in _TPU_HOSTS.items():
-        match = _TPU.fullmatch(name)
-        assert match is not None, name
-        yield OfferedMachine(name, cpus, memory_gib * 1024, int(match["chips"]))
+        yield OfferedMachine(name, cpus, memory_gib * 1024, chips_of_machine(name) or 0)
 
 
 MACHINE_TYPES = {machine.name: machine for machine in _offered()}
@@ -89,10 +78,9 @@ def tpu_env(machine: OfferedMachine, topology: str, worker: int, zone: str) -> s
     bounds = _HOST_BOUNDS[machine.chips]
     sides = [int(side) for side in topology.split("x")] if topology else list(bounds)
     sides += [1] * (3 - len(sides))
-    generation, per_chip = _GENERATIONS[machine.family]
     hosts = [max(1, side // bound) for side, bound in zip(sides, bounds, strict=True)]
     values = {
-        "ACCELERATOR_TYPE": f"{generation}-{per_chip * math.prod(sides)}",
+        "ACCELERATOR_TYPE": type_of_topology(generation_of_machine(machine.name), "x".join(map(str, sides))),
         "TYPE": machine.family.upper(),
         "TOPOLOGY": topology or "x".join(map(str, sides)),
         "CHIPS_PER_HOST_BOUNDS": ",".join(map(str, bounds)),

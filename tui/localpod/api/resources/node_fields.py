@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import google.cloud.tpu_v2.types as tpu
+from google.protobuf.field_mask_pb2 import FieldMask
 
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.host_protocol import HostedWorker
@@ -45,6 +46,7 @@ def new_node(place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceS
         create_time=now(),
         cidr_block=wanted.cidr_block or CIDR_BLOCK,
         network_config=_network_config(place, wanted),
+        api_version=wanted.api_version or V2,
         labels=dict(wanted.labels),
         metadata=dict(wanted.metadata),
         tags=list(wanted.tags),
@@ -95,37 +97,26 @@ def set_preempted(node: tpu.Node, gone: Sequence[int]) -> None:
     node.health_description = f"The TPU was preempted: worker {which} of {len(node.network_endpoints)} is gone."
 
 
-def update_paths(paths: Sequence[str]) -> list[str]:
-    """Return the mask's paths in snake case. Raises INVALID_ARGUMENT if there is none or one cannot be updated."""
-    snake = [_CAPITAL.sub(r"_\1", path).lower() for path in paths]
+def update_paths(wanted: tpu.Node, mask: Iterable[str]) -> list[str]:
+    """Return the mask's paths in snake case. Raises INVALID_ARGUMENT for a field or a value that is not possible."""
+    snake = [_CAPITAL.sub(r"_\1", path).lower() for path in mask]
     if not snake:
         raise rpc_errors.invalid("the update mask is empty", "update_mask")
     for path in snake:
         if path not in UPDATABLE:
             raise rpc_errors.invalid(f"the field '{path}' cannot be updated", "update_mask")
+    if "description" in snake:
+        _check_description(wanted.description)
     return snake
 
 
 def apply_update(node: tpu.Node, wanted: tpu.Node, paths: Sequence[str], workers: Sequence[HostedWorker]) -> None:
     """Apply the fields of a checked mask."""
-    for path in paths:
-        if path == "network_config.enable_external_ips":
-            node.network_config.enable_external_ips = wanted.network_config.enable_external_ips
-            set_workers(node, workers)
-        elif path == "description":
-            node.description = wanted.description
-        elif path == "tags":
-            node.tags = list(wanted.tags)
-        elif path == "labels":
-            node.labels = dict(wanted.labels)
-        else:
-            node.metadata = dict(wanted.metadata)
-
-
-def check_update(wanted: tpu.Node, paths: Sequence[str]) -> None:
-    """Raise INVALID_ARGUMENT for a value that a new node could not have."""
-    if "description" in paths:
-        _check_description(wanted.description)
+    FieldMask(paths=paths).MergeMessage(
+        tpu.Node.pb(wanted), tpu.Node.pb(node), replace_message_field=True, replace_repeated_field=True
+    )
+    if "network_config.enable_external_ips" in paths:
+        set_workers(node, workers)
 
 
 def _endpoint(node: tpu.Node, worker: HostedWorker) -> tpu.NetworkEndpoint:

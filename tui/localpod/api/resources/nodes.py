@@ -95,7 +95,8 @@ class Nodes:
         self, place: ResourceLocation, node_id: str, wanted: tpu.Node, api_version: Any = node_fields.V2
     ) -> Any:
         """Return CreateNode's operation, which brings the node up: a TPU Node in v1, a TPU VM in v2."""
-        hosted = self.admit(place, node_id, wanted, api_version=api_version)
+        wanted.api_version = api_version
+        hosted = self.admit(place, node_id, wanted)
         return self._operations.start(place, "create", hosted.node.name, lambda: self.bring_up(hosted))
 
     def delete(self, name: str) -> Any:
@@ -120,8 +121,7 @@ class Nodes:
     def update(self, wanted: tpu.Node, mask: Iterable[str]) -> Any:
         """Return UpdateNode's operation, which changes only the fields that the mask names."""
         hosted = self.get(wanted.name)
-        paths = node_fields.update_paths(list(mask))
-        node_fields.check_update(wanted, paths)
+        paths = node_fields.update_paths(wanted, mask)
         self._claim(hosted, hosted.node.state)
 
         async def apply() -> Any:
@@ -131,14 +131,7 @@ class Nodes:
 
         return self._operations.start(hosted.place, "update", wanted.name, apply)
 
-    def check_new(
-        self,
-        place: ResourceLocation,
-        node_id: str,
-        wanted: tpu.Node,
-        field_name: str,
-        api_version: Any = node_fields.V2,
-    ) -> SliceShape:
+    def check_new(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, field_name: str) -> SliceShape:
         """Return the shape of a new node. Raises the errors of CreateNode, except for the quota."""
         check_id(node_id, field_name)
         name = place.child(COLLECTION, node_id)
@@ -146,7 +139,7 @@ class Nodes:
         for disk in wanted.data_disks:
             if not self.disk_exists(disk.source_disk):
                 raise rpc_errors.invalid(f"the disk '{disk.source_disk}' was not found", "node.data_disks")
-        self._new_node(place, name, wanted, shape, api_version)
+        self._new_node(place, name, wanted, shape)
         if name in self._nodes:
             raise rpc_errors.already_exists(name)
         return shape
@@ -164,30 +157,22 @@ class Nodes:
         used = sum(hosted.shape.workers for hosted in in_use if hosted.node.state != State.STOPPED)
         return used + workers <= self._conditions.worker_capacity
 
-    def admit(
-        self,
-        place: ResourceLocation,
-        node_id: str,
-        wanted: tpu.Node,
-        queued_resource: str = "",
-        api_version: Any = node_fields.V2,
-    ) -> HostedNode:
+    def admit(self, place: ResourceLocation, node_id: str, wanted: tpu.Node, queued_resource: str = "") -> HostedNode:
         """Add a new node as CREATING, reserved for `bring_up`."""
-        shape = self.check_new(place, node_id, wanted, "node_id", api_version)
+        shape = self.check_new(place, node_id, wanted, "node_id")
         self.check_quota(place, shape.generation, shape.workers)
-        node, cores = self._new_node(place, place.child(COLLECTION, node_id), wanted, shape, api_version)
+        node, cores = self._new_node(place, place.child(COLLECTION, node_id), wanted, shape)
         node.queued_resource = queued_resource
         hosted = HostedNode(place, self._slice_name(place, node_id), node, shape, cores)
         self._nodes[node.name] = hosted
         return hosted
 
     def _new_node(
-        self, place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceShape, api_version: Any
+        self, place: ResourceLocation, name: str, wanted: tpu.Node, shape: SliceShape
     ) -> tuple[tpu.Node, int]:
         """Return a new node, and the devices of each worker. Raises INVALID_ARGUMENT."""
         cores = node_fields.requested_cores(wanted, shape, self._cores)
         node = node_fields.new_node(place, name, wanted, shape, cores)
-        node.api_version = api_version
         if tpu_nodes.is_tpu_node(node):
             peers = [hosted.node for hosted in self._nodes.values() if tpu_nodes.is_tpu_node(hosted.node)]
             node.cidr_block = tpu_nodes.check_request(place, wanted, shape, [peer.cidr_block for peer in peers])

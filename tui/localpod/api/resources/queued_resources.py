@@ -16,6 +16,7 @@ from google.protobuf import empty_pb2
 from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.conditions import ServiceConditions
+from tui.localpod.api.resources.node_fields import V2
 from tui.localpod.api.resources.nodes import COLLECTION as NODES
 from tui.localpod.api.resources.nodes import HostedNode, Nodes
 from tui.localpod.api.resources.operations import Operations
@@ -251,6 +252,7 @@ def _node_requests(
         if spec.parent and spec.parent != str(place):
             raise rpc_errors.invalid(f"the parent of the node spec must be '{place}'", "node_spec.parent")
         node = tpu.Node(spec.node)
+        node.api_version = V2
         if "spot" in resource:
             node.scheduling_config.spot = True
         if resource.reservation_name:

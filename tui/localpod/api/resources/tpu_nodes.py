@@ -16,16 +16,14 @@ import google.cloud.tpu_v2.types as tpu
 from tui.localpod.api import rpc_errors
 from tui.localpod.api.resources.accelerator_types import SliceShape
 from tui.localpod.api.resources.resource_names import ResourceLocation
+from tui.pod.accelerator import LONGEST_NODE_PREFIX, TPU_NODE_GENERATIONS
+from tui.pod.ports import TPU_NODE_PORT
 
 TENSORFLOW_VERSIONS = ("1.15.5", "2.12.0", "2.13.0", "pytorch-1.13", "pytorch-2.0", "pytorch-nightly", "nightly")
 """The values of `--version` for a TPU Node, which include versions of PyTorch."""
-GENERATIONS = ("v2", "v3")
-"""The generations of TPU Nodes; later generations exist only as TPU VMs."""
-ENDPOINT_PORT = 8470
 V1: Any = tpu.Node.ApiVersion.V1
 _FREE_BLOCKS = [f"127.240.{number}.0/24" for number in range(256)]
 """Blocks for nodes that do not request one: loopback addresses, so that a probe of an endpoint gets an answer."""
-_LONGEST_PREFIX = 29
 _FIRST_ADDRESS = 2
 
 
@@ -80,7 +78,7 @@ def node_as_v1(node: tpu.Node) -> v1.Node:
 
 def check_request(place: ResourceLocation, wanted: tpu.Node, shape: SliceShape, taken: Iterable[str]) -> str:
     """Return the address block of a new TPU Node; `taken` are the blocks of the others. Raises INVALID_ARGUMENT."""
-    if shape.generation not in GENERATIONS:
+    if shape.generation not in TPU_NODE_GENERATIONS:
         message = f"the accelerator {shape.name} is not available as a TPU Node"
         raise rpc_errors.invalid(message, "node.accelerator_type")
     if wanted.runtime_version not in TENSORFLOW_VERSIONS:
@@ -93,7 +91,7 @@ def check_request(place: ResourceLocation, wanted: tpu.Node, shape: SliceShape, 
         block = ipaddress.IPv4Network(wanted.cidr_block)
     except ValueError:
         raise rpc_errors.invalid(f"'{wanted.cidr_block}' is not a CIDR block", "node.cidr_block") from None
-    if block.prefixlen > _LONGEST_PREFIX or block.num_addresses < _FIRST_ADDRESS + shape.workers:
+    if block.prefixlen > LONGEST_NODE_PREFIX or block.num_addresses < _FIRST_ADDRESS + shape.workers:
         raise rpc_errors.invalid(f"the CIDR block {block} is too small for {shape.name}", "node.cidr_block")
     if _overlaps(block, used):
         raise rpc_errors.invalid(f"the CIDR block {block} is in use", "node.cidr_block")
@@ -104,7 +102,7 @@ def set_endpoints(node: tpu.Node, count: int) -> None:
     """Write the node's endpoints: addresses in its block, each with the port of the TPU's server."""
     block = ipaddress.IPv4Network(node.cidr_block)
     node.network_endpoints = [
-        tpu.NetworkEndpoint(ip_address=str(block[_FIRST_ADDRESS + index]), port=ENDPOINT_PORT)
+        tpu.NetworkEndpoint(ip_address=str(block[_FIRST_ADDRESS + index]), port=TPU_NODE_PORT)
         for index in range(count)
     ]
 
