@@ -178,9 +178,10 @@ def _passes(row: Mapping[str, Any], terms: Iterable[tuple[str, str, str]]) -> bo
     return True
 
 
-def list_answer(kind: str, rows: Sequence[dict[str, Any]], more: Mapping[str, str]) -> web.Response:
-    """Return a page of a list."""
-    return answer({"kind": kind, **({"items": rows} if rows else {}), **more})
+def list_answer(request: web.Request, singular: str, rows: Sequence[dict[str, Any]]) -> web.Response:
+    """Return one page of a list of resources: disks are `compute#diskList`, where `disk` is the singular."""
+    page, more = page_of(request, rows)
+    return answer({"kind": f"compute#{singular}List", **({"items": page} if page else {}), **more})
 
 
 def now() -> str:

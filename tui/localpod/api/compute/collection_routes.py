@@ -52,7 +52,7 @@ class CollectionRoutes:
             base = f"{PROJECT}/{place}/{collection}"
             resource = f"{base}/{{name}}"
             permission = f"compute.{collection}"
-            yield web.get(base, guard(f"{permission}.list", partial(self._list, collection)))
+            yield web.get(base, guard(f"{permission}.list", partial(self.list_place, collection)))
             yield web.post(base, guard(f"{permission}.create", partial(self._insert, collection)))
             yield web.get(resource, guard(f"{permission}.get", partial(self._get, collection)))
             yield web.delete(resource, guard(f"{permission}.delete", partial(self._delete, collection)))
@@ -81,9 +81,9 @@ class CollectionRoutes:
         for place in self._store.places(collection):
             yield from ((place, row) for row in self._store.list_all(collection, place))
 
-    async def _list(self, collection: str, request: web.Request) -> web.Response:
-        rows, more = page_of(request, self._store.list_all(collection, place_of(request)))
-        return list_answer(f"compute#{singular(collection)}List", rows, more)
+    async def list_place(self, collection: str, request: web.Request) -> web.Response:
+        """Answer with the stored resources of the place that the request names."""
+        return list_answer(request, singular(collection), self._store.list_all(collection, place_of(request)))
 
     async def _get(self, collection: str, request: web.Request) -> web.Response:
         if collection == IMAGES:

@@ -21,7 +21,7 @@ from tui.localpod.api.compute.answers import (
     relative,
 )
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
-from tui.localpod.api.compute.documents import POLICIES, TEMPLATES, DocumentStore, fingerprint
+from tui.localpod.api.compute.documents import POLICIES, TEMPLATES, DocumentStore, fingerprint, singular
 from tui.localpod.api.compute.groups import BULK, DO_NOTHING, MANAGERS, Group, ManagedGroups, Member
 from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
 from tui.localpod.api.compute.operations import ComputeOperations
@@ -98,8 +98,8 @@ class GroupRoutes:
 
     async def _list(self, collection: str, to_document: ToDocument, request: web.Request) -> web.Response:
         zone = request.match_info["zone"]
-        rows, more = page_of(request, [to_document(group) for group in self._groups.all() if group.zone == zone])
-        return list_answer(f"compute#{collection.removesuffix('s')}List", rows, more)
+        rows = [to_document(group) for group in self._groups.all() if group.zone == zone]
+        return list_answer(request, singular(collection), rows)
 
     async def _get(self, to_document: ToDocument, request: web.Request) -> web.Response:
         return answer(to_document(self.group_of(request)))
@@ -226,9 +226,8 @@ class GroupRoutes:
         if body.get("instanceState") == "RUNNING":
             rows = [row for row in rows if row["status"] == "RUNNING"]
         page, more = page_of(request, rows)
-        return list_answer("compute#instanceGroupsListInstances", page, more)
+        return answer({"kind": "compute#instanceGroupsListInstances", **({"items": page} if page else {}), **more})
 
 
 async def _no_autoscalers(request: web.Request) -> web.Response:
-    page, more = page_of(request, ())
-    return list_answer("compute#autoscalerList", page, more)
+    return list_answer(request, "autoscaler", ())

@@ -15,11 +15,10 @@ from tui.localpod.api.compute.answers import (
     invalid_field,
     list_answer,
     missing,
-    page_of,
     read_document,
 )
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
-from tui.localpod.api.compute.documents import INSTANCES, METADATA, SHAPES, TEMPLATES, DocumentStore
+from tui.localpod.api.compute.documents import INSTANCES, METADATA, SHAPES, TEMPLATES, DocumentStore, singular
 from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
 from tui.localpod.api.compute.instances import RUNNING, Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES
@@ -47,7 +46,7 @@ class InstanceRoutes:
         base = f"{PROJECT}/{ZONE}/{INSTANCES}"
         resource = f"{base}/{{name}}"
         yield collections.aggregated(guard, INSTANCES, partial(collections.rows, INSTANCES))
-        yield web.get(base, guard("compute.instances.list", self._list))
+        yield web.get(base, guard("compute.instances.list", partial(collections.list_place, INSTANCES)))
         yield web.post(base, guard("compute.instances.create", self._insert))
         yield web.get(resource, guard("compute.instances.get", self._get))
         yield web.delete(resource, guard("compute.instances.delete", self._delete))
@@ -67,10 +66,6 @@ class InstanceRoutes:
             places = f"{PROJECT}/{scope}"
             yield web.get(places, guard(f"compute.{scope}.list", self._list_places))
             yield web.get(f"{places}/{{name}}", guard(f"compute.{scope}.get", self._get_place))
-
-    async def _list(self, request: web.Request) -> web.Response:
-        rows, more = page_of(request, self._store.list_all(INSTANCES, place_of(request)))
-        return list_answer("compute#instanceList", rows, more)
 
     async def _insert(self, request: web.Request) -> web.Response:
         body, zone = await read_document(request, SHAPES[INSTANCES]), request.match_info["zone"]
@@ -152,8 +147,7 @@ class InstanceRoutes:
 
     async def _list_types(self, request: web.Request) -> web.Response:
         place = place_of(request)
-        rows, more = page_of(request, [row for there, row in self._type_rows() if there == place])
-        return list_answer("compute#machineTypeList", rows, more)
+        return list_answer(request, "machineType", [row for there, row in self._type_rows() if there == place])
 
     async def _get_type(self, request: web.Request) -> web.Response:
         zone, machine = request.match_info["zone"], MACHINE_TYPES.get(request.match_info["name"])
@@ -177,8 +171,7 @@ class InstanceRoutes:
 
     async def _list_places(self, request: web.Request) -> web.Response:
         scope = last_part(request.path)
-        rows, more = page_of(request, self._places(scope))
-        return list_answer(f"compute#{scope.removesuffix('s')}List", rows, more)
+        return list_answer(request, singular(scope), self._places(scope))
 
     async def _get_place(self, request: web.Request) -> web.Response:
         scope, name = request.path.split("/")[-2:]
@@ -189,5 +182,5 @@ class InstanceRoutes:
 
 
 def _place_document(project: str, scope: str, name: str) -> dict[str, Any]:
-    kind = f"compute#{scope.removesuffix('s')}"
+    kind = f"compute#{singular(scope)}"
     return {"kind": kind, "id": "1", "name": name, "status": "UP", "selfLink": f"{project}/{scope}/{name}"}

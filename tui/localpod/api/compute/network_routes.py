@@ -14,7 +14,6 @@ from tui.localpod.api.compute.answers import (
     answer,
     list_answer,
     missing,
-    page_of,
     read_document,
     relative,
 )
@@ -113,8 +112,7 @@ class NetworkRoutes:
         return self._operations.start(request, "compute.projects.setCommonInstanceMetadata", path)
 
     async def _list_firewalls(self, request: web.Request) -> web.Response:
-        rows, more = page_of(request, [self.firewalls[name] for name in sorted(self.firewalls)])
-        return list_answer("compute#firewallList", rows, more)
+        return list_answer(request, "firewall", [self.firewalls[name] for name in sorted(self.firewalls)])
 
     async def _get_firewall(self, request: web.Request) -> web.Response:
         rule = self.firewalls.get(request.match_info["name"])

@@ -12,16 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from tui.aio.background_tasks import BackgroundTasks
-from tui.localpod.api.compute.answers import (
-    PROJECT,
-    ROOT,
-    ComputeError,
-    answer,
-    list_answer,
-    missing,
-    now,
-    page_of,
-)
+from tui.localpod.api.compute.answers import PROJECT, ROOT, ComputeError, answer, list_answer, missing, now
 from tui.localpod.api.compute.guard import GLOBAL, PLACES, Guard, place_of
 from tui.localpod.api.conditions import ServiceConditions
 
@@ -107,10 +98,8 @@ class ComputeOperations:
 
     async def _list(self, request: web.Request) -> web.Response:
         prefix = f"{ROOT}projects/{self._project}/{place_of(request)}/operations/"
-        rows, more = page_of(
-            request, [operation for operation in self._documents.values() if operation["selfLink"].startswith(prefix)]
-        )
-        return list_answer("compute#operationList", rows, more)
+        rows = [operation for operation in self._documents.values() if operation["selfLink"].startswith(prefix)]
+        return list_answer(request, "operation", rows)
 
     async def _get(self, request: web.Request) -> web.Response:
         return answer(self._operation(request))

@@ -19,7 +19,6 @@ from tui.localpod.api.compute.answers import (
     list_answer,
     missing,
     now,
-    page_of,
     read_document,
 )
 from tui.localpod.api.compute.documents import name_in
@@ -75,8 +74,7 @@ class ResizeRequests:
             for path, resize_request in sorted(self._requests.items())
             if path.startswith(prefix)
         ]
-        rows, more = page_of(request, documents)
-        return list_answer("compute#instanceGroupManagerResizeRequestList", rows, more)
+        return list_answer(request, "instanceGroupManagerResizeRequest", documents)
 
     async def _insert(self, request: web.Request) -> web.Response:
         group, body = self._group_routes.group_of(request), await read_document(request, _SHAPE)
