@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from tui.pod.secrets import mask_secrets, mask_urls
@@ -61,128 +61,91 @@ class Option:
     choices: Mapping[str, str] = field(default_factory=dict)
     """The possible values, with their labels in the launch form."""
 
-
-def _option(default: Any, option: Option) -> Any:
-    if isinstance(default, dict):
-        return field(default_factory=dict, metadata={"option": option})
-    return field(default=default, metadata={"option": option})
+    def defaults_to(self, default: Any) -> Any:
+        """Return the field of `JobOptions` that this option sets."""
+        if isinstance(default, dict):
+            return field(default_factory=dict, metadata={"option": self})
+        return field(default=default, metadata={"option": self})
 
 
 @dataclass(frozen=True)
 class JobOptions:
     """What a job runs, where it runs on a worker, and what happens when it ends."""
 
-    argv: tuple[str, ...] = _option((), Option(OptionKind.WORDS))
+    argv: tuple[str, ...] = Option(OptionKind.WORDS).defaults_to(())
     """The command and its arguments."""
-    runtime: str = _option(
-        "pjrt",
-        Option(
-            OptionKind.CHOICE,
-            "set variables for torch_xla (default: the profile's, else pjrt)",
-            choices={
-                "pjrt": "pjrt: torch_xla on TPU VMs",
-                "cpu": "cpu: XLA without a TPU",
-                "xrt": "xrt: torch_xla up to 2.0",
-                "none": "none: no variables for it",
-            },
-        ),
-    )
-    workdir: str | None = _option(
-        None, Option(OptionKind.TEXT, "directory on the workers to start in", "D", "where the command runs")
-    )
-    venv: str | None = _option(
-        None,
-        Option(OptionKind.TEXT, "virtual environment on the workers to activate", "P", "a virtual environment there"),
-    )
-    conda_env: str | None = _option(
-        None, Option(OptionKind.TEXT, "conda environment to activate", "E", "a conda environment there")
-    )
-    on_failure: str = _option(
-        "stop",
-        Option(
-            OptionKind.CHOICE,
-            "what to do with the other workers when one fails (default: stop)",
-            choices={"stop": "stop the other workers", "leave": "leave the others running"},
-        ),
-    )
-    restarts: int = _option(
-        0,
-        Option(
-            OptionKind.COUNT,
-            "relaunch up to N times after a failure (default: 0)",
-            "N",
-            "0: relaunches after a failure",
-        ),
-    )
-    grace: float = _option(
-        30.0,
-        Option(
-            OptionKind.SECONDS,
-            "seconds between SIGTERM and SIGKILL (default: 30)",
-            "S",
-            "30: from SIGTERM to SIGKILL",
-        ),
-    )
-    on_end: tuple[str, ...] = _option(
-        (),
-        Option(
-            OptionKind.WORDS,
-            "what to do when the run ends: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
-            "command:SHELL COMMAND; repeatable",
-            "ACTION",
-            "report, delete-slice, 'command:…'",
-        ),
-    )
+    runtime: str = Option(
+        OptionKind.CHOICE,
+        "set variables for torch_xla (default: the profile's, else pjrt)",
+        choices={
+            "pjrt": "pjrt: torch_xla on TPU VMs",
+            "cpu": "cpu: XLA without a TPU",
+            "xrt": "xrt: torch_xla up to 2.0",
+            "none": "none: no variables for it",
+        },
+    ).defaults_to("pjrt")
+    workdir: str | None = Option(
+        OptionKind.TEXT, "directory on the workers to start in", "D", "where the command runs"
+    ).defaults_to(None)
+    venv: str | None = Option(
+        OptionKind.TEXT, "virtual environment on the workers to activate", "P", "a virtual environment there"
+    ).defaults_to(None)
+    conda_env: str | None = Option(
+        OptionKind.TEXT, "conda environment to activate", "E", "a conda environment there"
+    ).defaults_to(None)
+    on_failure: str = Option(
+        OptionKind.CHOICE,
+        "what to do with the other workers when one fails (default: stop)",
+        choices={"stop": "stop the other workers", "leave": "leave the others running"},
+    ).defaults_to("stop")
+    restarts: int = Option(
+        OptionKind.COUNT, "relaunch up to N times after a failure (default: 0)", "N", "0: relaunches after a failure"
+    ).defaults_to(0)
+    grace: float = Option(
+        OptionKind.SECONDS, "seconds between SIGTERM and SIGKILL (default: 30)", "S", "30: from SIGTERM to SIGKILL"
+    ).defaults_to(30.0)
+    on_end: tuple[str, ...] = Option(
+        OptionKind.WORDS,
+        "what to do when the run ends: report, report:gs://BUCKET/FOLDER, stop-slice, delete-slice or "
+        "command:SHELL COMMAND; repeatable",
+        "ACTION",
+        "report, delete-slice, 'command:…'",
+    ).defaults_to(())
     """What the launching machine does when the run has ended (`tui.runs.launch.on_end_actions`)."""
-    docker_image: str | None = _option(
-        None,
-        Option(
-            OptionKind.TEXT,
-            "run the command in a container of this image",
-            "IMAGE",
-            "a Docker image to run it in",
-            "image",
-        ),
-    )
-    docker_container: str | None = _option(
-        None,
-        Option(
-            OptionKind.TEXT,
-            f"the container's name (default: {DEFAULT_CONTAINER})",
-            "NAME",
-            DEFAULT_CONTAINER,
-            "container",
-        ),
-    )
-    docker_run_flag: tuple[str, ...] = _option(
-        (),
-        Option(
-            OptionKind.WORDS,
-            "option for `docker run`, e.g. --docker-run-flag=--shm-size=50GB; repeatable",
-            "OPTION",
-            "options, e.g. --shm-size=50GB",
-            "docker run",
-        ),
-    )
-    tpuvm_server_port: int = _option(
-        SERVER_PORT,
-        Option(
-            OptionKind.COUNT,
-            f"port of the XRT server on each worker, with --runtime xrt (default: {SERVER_PORT})",
-            "PORT",
-            f"{SERVER_PORT}: of the XRT server",
-            "XRT port",
-        ),
-    )
-    env: Mapping[str, str] = _option(
-        {},
-        Option(
-            OptionKind.VARIABLES,
-            "environment variable for the job; without =V, taken from this shell (and hidden from `ps`); repeatable",
-            "K[=V]",
-        ),
-    )
-    env_by_name: tuple[str, ...] = _option((), Option(OptionKind.WORDS))
+    docker_image: str | None = Option(
+        OptionKind.TEXT,
+        "run the command in a container of this image",
+        "IMAGE",
+        "a Docker image to run it in",
+        "image",
+    ).defaults_to(None)
+    docker_container: str | None = Option(
+        OptionKind.TEXT,
+        f"the container's name (default: {DEFAULT_CONTAINER})",
+        "NAME",
+        DEFAULT_CONTAINER,
+        "container",
+    ).defaults_to(None)
+    docker_run_flag: tuple[str, ...] = Option(
+        OptionKind.WORDS,
+        "option for `docker run`, e.g. --docker-run-flag=--shm-size=50GB; repeatable",
+        "OPTION",
+        "options, e.g. --shm-size=50GB",
+        "docker run",
+    ).defaults_to(())
+    tpuvm_server_port: int = Option(
+        OptionKind.COUNT,
+        f"port of the XRT server on each worker, with --runtime xrt (default: {SERVER_PORT})",
+        "PORT",
+        f"{SERVER_PORT}: of the XRT server",
+        "XRT port",
+    ).defaults_to(SERVER_PORT)
+    env: Mapping[str, str] = Option(
+        OptionKind.VARIABLES,
+        "environment variable for the job; without =V, taken from this shell (and hidden from `ps`); repeatable",
+        "K[=V]",
+    ).defaults_to({})
+    env_by_name: tuple[str, ...] = Option(OptionKind.WORDS).defaults_to(())
     """Variables given by name only (`--env NAME`): their values are secret, whatever the name."""
 
     def without_secrets(self) -> JobOptions:
@@ -215,13 +178,9 @@ class JobOptions:
         return cls(**values)
 
 
-def _default(of: Field[Any]) -> Any:
-    return {} if of.metadata["option"].kind is OptionKind.VARIABLES else of.default
-
-
 OPTIONS: Mapping[str, Option] = {item.name: item.metadata["option"] for item in fields(JobOptions)}
 """Every field's `Option`, by the field's name."""
 LAUNCH_OPTIONS: Mapping[str, Option] = {name: option for name, option in OPTIONS.items() if option.help}
 """The options of the `launch` command, which are also the fields of the launch form."""
-DEFAULTS: Mapping[str, Any] = {item.name: _default(item) for item in fields(JobOptions)}
+DEFAULTS: Mapping[str, Any] = vars(JobOptions())
 """The default of each field."""
