@@ -140,7 +140,7 @@ def test_gclouds_commands_of_a_slice_and_of_flex_start_and_of_the_clean_up() -> 
     assert policy.startswith("gcloud compute resource-policies create workload-policy big")
     assert "--accelerator-topology=2x2x4" in policy
     assert "--target-size-policy-mode=bulk" in group
-    flex = create_group_commands(replace(USER_VMS, flex_start=True, run_duration_s=600), "p")[-1]
+    *_, flex = create_group_commands(replace(USER_VMS, flex_start=True, run_duration_s=600), "p")
     assert "resize-requests create pytorch" in flex
     assert "--requested-run-duration=600s" in flex
     deletions = [CloudResource(GROUP, "g", "z-a"), CloudResource(TEMPLATE, "g"), CloudResource(POLICY, "g", "z")]

@@ -162,7 +162,7 @@ class CloudInventory:
         matches = [slice_ for slice_ in listing.slices if slice_.name == name]
         driving = [slice_ for slice_ in matches if not slice_.is_tpu_node]
         has_groups = any(slice_.source == INSTANCE_GROUP for slice_ in listing.slices)
-        if not (matches or has_groups or listing.problems) and self.tpu.has_zones:
+        if not (matches or has_groups or listing.problems) and self.tpu.zones:
             return await self.tpu.get(name, None)  # raises an error that names other zones
         return pick_slice(name, None, replace(listing, slices=tuple(driving)) if driving else listing)
 

@@ -87,7 +87,7 @@ async def create_group(args: argparse.Namespace, operator: Operator, out: Output
     if args.dry_run:
         from tui.pod.groups.group_gcloud import create_group_commands
 
-        commands = create_group_commands(request, operator.settings.project or "PROJECT")
+        commands = list(create_group_commands(request, operator.settings.project or "PROJECT"))
         out.note("Nothing was changed.")
         if out.as_json:
             out.document({**answer, "gcloud": commands})

@@ -161,16 +161,22 @@ def find_unused(resources: Sequence[CloudResource]) -> list[CloudResource]:
     return unused
 
 
+def users_by_ref(resources: Iterable[CloudResource]) -> dict[str, list[str]]:
+    """Return the paths of the resources that name each ref in `uses`."""
+    users: dict[str, list[str]] = {}
+    for resource in resources:
+        for ref in resource.uses:
+            users.setdefault(ref, []).append(resource.path)
+    return users
+
+
 def attach_users(resources: Iterable[CloudResource], incomplete: Iterable[str] = ()) -> list[CloudResource]:
     """Return the resources, each with the paths of the others that name it in `uses`.
 
     Not all resources of the `incomplete` kinds are known: what they may use has unknown users (None) if it has none.
     """
     listed, hidden = list(resources), set(incomplete)
-    users: dict[str, list[str]] = {}
-    for resource in listed:
-        for ref in resource.uses:
-            users.setdefault(ref, []).append(resource.path)
+    users = users_by_ref(listed)
 
     def used_by(resource: CloudResource) -> tuple[str, ...] | None:
         if resource.ref in users:
@@ -190,7 +196,7 @@ def find_resources(names: Sequence[str], listing: ResourceListing) -> list[Cloud
 
 
 def _find(name: str, listing: ResourceListing) -> CloudResource:
-    matches = [resource for resource in listing.resources if name in _names_of(resource)]
+    matches = [row for row in listing.resources if name in (row.name, row.path, f"{row.kind}/{row.name}", row.ref)]
     queued = [resource for resource in matches if resource.kind == QUEUED]
     if len(queued) == 1 and all(
         resource is queued[0] or resource.belongs_to == queued[0].path for resource in matches
@@ -207,10 +213,6 @@ def _find(name: str, listing: ResourceListing) -> CloudResource:
     raise UsageError(
         f"no such resource: {name}", remedy=did_you_mean(near) if near else "tpu-tui resources lists them"
     )
-
-
-def _names_of(resource: CloudResource) -> tuple[str, ...]:
-    return resource.name, resource.path, f"{resource.kind}/{resource.name}", resource.ref
 
 
 def describe_effect(chosen: Sequence[CloudResource], known: Iterable[CloudResource]) -> list[str]:

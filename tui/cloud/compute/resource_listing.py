@@ -23,6 +23,7 @@ COLLECTIONS = {
     POLICY: "resourcePolicies",
 }
 """The API's collections by kind."""
+_PLURALS = {POLICY: "policies"}
 _STORAGE_ADMIN = "roles/compute.storageAdmin"
 """Permits listing and deleting disks and images."""
 Rows = tuple[list[CloudResource], list[CloudError]]
@@ -76,7 +77,9 @@ class ComputeResources:
         """Return the rows of a collection in all places; `row` converts a document of the API, given the project."""
         collection = COLLECTIONS[kind]
         async with self._requests(kind) as requests:
-            documents, problems = await requests.aggregated(_plural(kind), f"compute.{collection}.list", collection)
+            documents, problems = await requests.aggregated(
+                _PLURALS.get(kind, f"{kind}s"), f"compute.{collection}.list", collection
+            )
         return [row(document, requests.project) for document in documents if keep(document)], problems
 
     def _requests(self, kind: str) -> ComputeRequests:
@@ -89,7 +92,3 @@ def path_of(resource: CloudResource) -> str:
     zone = resource.zone
     scope = "global" if zone is None else f"{'zones' if _ZONE.fullmatch(zone) else 'regions'}/{zone}"
     return f"{scope}/{COLLECTIONS[resource.kind]}/{resource.name}"
-
-
-def _plural(kind: str) -> str:
-    return {POLICY: "policies"}.get(kind, f"{kind}s")

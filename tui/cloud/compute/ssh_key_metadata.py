@@ -37,13 +37,16 @@ def parse_entries(text: str) -> Iterator[KeyEntry]:
             yield KeyEntry(user, f"{fields[0]} {fields[1]}", expires)
 
 
-def accepts(text: str, user: str, key: str, now: datetime | None = None) -> bool:
-    """Return whether `ssh-keys` holds this key for this user, not expired."""
+def valid_keys(text: str, user: str, now: datetime | None = None) -> list[str]:
+    """Return the user's keys in `ssh-keys` that have not expired."""
     now = now or datetime.now(timezone.utc)
-    return any(
-        (entry.user, entry.key) == (user, _bare(key)) and (entry.expires is None or entry.expires > now)
-        for entry in parse_entries(text)
-    )
+    entries = (entry for entry in parse_entries(text) if entry.user == user)
+    return [entry.key for entry in entries if entry.expires is None or entry.expires > now]
+
+
+def accepts(text: str, user: str, key: str) -> bool:
+    """Return whether `ssh-keys` holds this key for this user, not expired."""
+    return _bare(key) in valid_keys(text, user)
 
 
 def with_key(text: str, user: str, key: str) -> str:

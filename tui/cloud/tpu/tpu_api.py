@@ -47,7 +47,8 @@ class TpuApi:
     """The slices of a project. Requests are repeated for `patience` seconds while the API is unavailable."""
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
-        self._zones = settings.zones
+        self.zones = settings.zones
+        """The configured zones; none means that all are listed."""
         self._api = TpuConnection(settings, patience)
         self._node_api = TpuNodeConnection(settings, patience)
         self.lifecycle = SliceLifecycle(self._api, self._node_api)
@@ -58,15 +59,10 @@ class TpuApi:
         self._node_creation = SliceCreation(self._node_api)
         self._offers = ZoneOffers(self._api)
 
-    @property
-    def has_zones(self) -> bool:
-        """Return whether zones are configured, so that not all are listed."""
-        return bool(self._zones)
-
     async def slices(self) -> Listing:
         """Return the slices of the configured zones, or of all. Raises CloudError only without a connection."""
         await self._api.open()
-        return await self._list(self._zones or (EVERY_ZONE,))
+        return await self._list(self.zones or (EVERY_ZONE,))
 
     async def get(self, name: str, zone: str | None) -> Slice:
         """Return one slice. Raises UsageError for none or several of that name, CloudError when the API fails."""
@@ -142,7 +138,7 @@ class TpuApi:
     async def offers(self, zones: Sequence[str] = ()) -> OfferListing:
         """Return what the zones offer, by default the configured ones, else all."""
         await self._api.open()
-        return await self._offers.of_zones(zones or self._zones)
+        return await self._offers.of_zones(zones or self.zones)
 
     async def describe(self, slice_: Slice) -> dict[str, Any]:
         """Return everything that the API reports of a slice's node, or of its queued resource, in the API's JSON.
@@ -178,7 +174,7 @@ class TpuApi:
     ) -> tuple[list[Row], tuple[TpuTuiError, ...]]:
         """Return what all zones have, and the errors of those that failed."""
         await self._api.open()
-        answers, problems = await gather_answers(map(read, self._zones or (EVERY_ZONE,)))
+        answers, problems = await gather_answers(map(read, self.zones or (EVERY_ZONE,)))
         rows = [row for found, _ in answers for row in found]
         return rows, (*problems, *(problem for _, silent in answers for problem in silent))
 
@@ -198,9 +194,9 @@ class TpuApi:
     async def _pick(self, name: str) -> Slice:
         """Find a slice by its name in the configured zones. The error names other zones that have one."""
         listing = await self.slices()
-        if self._zones and not listing.problems and all(slice_.name != name for slice_ in listing.slices):
+        if self.zones and not listing.problems and all(slice_.name != name for slice_ in listing.slices):
             everywhere = await self._list((EVERY_ZONE,))
-            raise no_such_slice(name, ", ".join(self._zones), everywhere.slices)
+            raise no_such_slice(name, ", ".join(self.zones), everywhere.slices)
         return pick_slice(name, None, listing)
 
     async def _list(self, zones: Sequence[str]) -> Listing:

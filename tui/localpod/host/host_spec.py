@@ -6,10 +6,9 @@ import getpass
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 
-from tui.cloud.compute.ssh_key_metadata import parse_entries
+from tui.cloud.compute.ssh_key_metadata import valid_keys
 from tui.localpod.cleanup.process_sweep import Mark
 
 TOKEN_FILE = "token"
@@ -89,14 +88,8 @@ def write_login_keys(spec: HostSpec, ssh_keys: str, os_login: Mapping[str, Seque
 
     With OS Login, `os_login` has the keys of each user name, and the keys in the metadata are ignored.
     """
-    user, now = getpass.getuser(), datetime.now(timezone.utc)
-    own_keys = [
-        entry.key
-        for entry in parse_entries(ssh_keys)
-        if entry.user == user and (entry.expires is None or entry.expires > now)
-    ]
     spec.metadata_keys.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _write_lines(spec.metadata_keys, own_keys if os_login is None else [])
+    _write_lines(spec.metadata_keys, valid_keys(ssh_keys, getpass.getuser()) if os_login is None else [])
     spec.os_login_keys.mkdir(mode=0o700, exist_ok=True)
     for file in spec.os_login_keys.iterdir():
         if file.name not in (os_login or {}):

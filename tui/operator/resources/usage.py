@@ -20,6 +20,7 @@ from tui.pod.resources import (
     CloudResource,
     is_made_by_us,
     slice_costs,
+    users_by_ref,
 )
 from tui.pod.run import Run
 from tui.pod.slice import Slice
@@ -91,14 +92,8 @@ def _parts_of(group: InstanceGroup) -> tuple[str, ...]:
 
 def attach_groups(slices: Iterable[CloudResource], groups: Iterable[CloudResource]) -> list[CloudResource]:
     """Return the rows of slices; a TPU Node is used by the groups whose VMs drive it, too."""
-    drivers: dict[str, list[str]] = defaultdict(list)
-    for group in groups:
-        for ref in group.uses:
-            drivers[ref].append(group.path)
-    return [
-        replace(row, used_by=(*(row.used_by or ()), *drivers[row.ref])) if row.ref in drivers else row
-        for row in slices
-    ]
+    drivers = users_by_ref(groups)
+    return [replace(row, used_by=(*(row.used_by or ()), *drivers.get(row.ref, ()))) for row in slices]
 
 
 def queued_rows(

@@ -33,13 +33,10 @@ def options_of(*fields: str) -> dict[str, str]:
 
 def list_machine_objections(request: MachineRequest) -> Iterator[Objection]:
     """Yield why the settings of a request's machines cannot be sent."""
-    for checks in (_of_startup, _of_labels, _of_metadata, _of_identity):
-        yield from checks(request)
-
-
-def _of_startup(request: MachineRequest) -> Iterator[Objection]:
     if request.startup_timeout_s <= 0:
         yield "startup-timeout", "--startup-timeout is 0", "give a duration, e.g. 20m"
+    for checks in (_of_labels, _of_metadata, _of_identity):
+        yield from checks(request)
 
 
 def _of_labels(request: MachineRequest) -> Iterator[Objection]:

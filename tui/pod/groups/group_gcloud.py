@@ -22,12 +22,8 @@ _COLLECTIONS = {
 """gcloud's names of the collections."""
 
 
-def create_group_commands(request: GroupRequest, project: str) -> list[str]:
-    """Return the equivalent gcloud commands in their order, quoted for a shell."""
-    return list(_create_commands(request, project))
-
-
-def _create_commands(request: GroupRequest, project: str) -> Iterator[str]:
+def create_group_commands(request: GroupRequest, project: str) -> Iterator[str]:
+    """Yield the equivalent gcloud commands in their order, quoted for a shell."""
     name, place = request.name, _place(project, request.zone)
     if request.image_from:
         yield gcloud_command("instances stop", request.image_from, place)

@@ -36,7 +36,8 @@ class GroupResizing:
             if group is None:
                 why, remedy = f"there is no group {self._name} in {self._zone}", "tpu-tui groups list lists them"
                 raise NoSuchResourceError(self._what, why=why, remedy=remedy)
-            present, is_bulk = int(group.get("targetSize", 0)), _is_bulk(group)
+            present = int(group.get("targetSize", 0))
+            is_bulk = group.get("targetSizePolicy", {}).get("mode") == "BULK"
             if is_bulk and 0 < present < size:
                 why = f"its {present} VMs are one slice, which is created all at once"
                 remedy = f"resize it to 0 first, or create another group of {size}"
@@ -66,7 +67,3 @@ class GroupResizing:
         template = await api.get(self._what, "compute.instanceTemplates.get", link)
         scheduling = (template or {}).get("properties", {}).get("scheduling", {})
         return bool(scheduling.get("provisioningModel") == FLEX_START)
-
-
-def _is_bulk(group: Mapping[str, Any]) -> bool:
-    return bool(group.get("targetSizePolicy", {}).get("mode") == "BULK")
