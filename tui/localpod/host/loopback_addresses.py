@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import socket
@@ -14,22 +15,13 @@ PORTS = (2222, 2022, 22022, 12222)
 HOSTS_PER_NET = 250
 _CLAIM = 254
 """The host number that a pod binds, without listening, while it uses a net. It keeps other pods from that net."""
+_PREFIX = "127.0"
 _FIRST_NET, _LAST_NET = 2, 254
 _BACKLOG = 128
 
 
-def _bind(address: str, port: int, *, listen: bool) -> socket.socket:
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        if listen:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((address, port))
-        if listen:
-            sock.listen(_BACKLOG)
-    except OSError:
-        sock.close()
-        raise
-    return sock
+def _listen(address: tuple[str, int]) -> socket.socket:
+    return socket.create_server(address, backlog=_BACKLOG)
 
 
 class Net:
@@ -41,14 +33,9 @@ class Net:
 
     def listeners(self) -> list[socket.socket]:
         """Return a listening socket per worker and fill in ports that were 0. Raises OSError if one is taken."""
-        listeners: list[socket.socket] = []
-        try:
-            for address, port in self.addresses:
-                listeners.append(_bind(address, port, listen=True))
-        except OSError:
-            for listener in listeners:
-                listener.close()
-            raise
+        with contextlib.ExitStack() as on_error:
+            listeners = [on_error.enter_context(_listen(address)) for address in self.addresses]
+            on_error.pop_all()
         self.addresses = [listener.getsockname() for listener in listeners]
         return listeners
 
@@ -62,16 +49,14 @@ class Net:
 def _claim(first: int, workers: int, port: int) -> Net:
     """Claim as many consecutive nets as the workers need. Raises OSError if one is taken."""
     nets = range(first, first + -(-workers // HOSTS_PER_NET))
-    claims: list[socket.socket] = []
-    try:
-        claims.extend(_bind(f"127.0.{net}.{_CLAIM}", port, listen=False) for net in nets)
-        addresses = [(f"127.0.{first + i // HOSTS_PER_NET}.{1 + i % HOSTS_PER_NET}", port) for i in range(workers)]
+    addresses = [(f"{_PREFIX}.{first + i // HOSTS_PER_NET}.{1 + i % HOSTS_PER_NET}", port) for i in range(workers)]
+    with contextlib.ExitStack() as on_error:
+        claims = [on_error.enter_context(socket.socket()) for _ in nets]
+        for net, claim in zip(nets, claims, strict=True):
+            claim.bind((f"{_PREFIX}.{net}.{_CLAIM}", port))
         for address in addresses:
-            _bind(*address, listen=True).close()
-    except OSError:
-        for claim in claims:
-            claim.close()
-        raise
+            _listen(address).close()
+        on_error.pop_all()
     return Net(claims, addresses)
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import termios
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tui.ssh.asyncssh_import import asyncssh
 
@@ -46,6 +47,10 @@ def exit_code_of(process: subprocess.Popen[bytes]) -> asyncio.Future[int]:
     return ended
 
 
+def _file_server(channel: Any) -> asyncssh.SFTPServer:
+    return asyncssh.SFTPServer(channel)
+
+
 class SshSession(asyncssh.SSHServerProcess[bytes]):
     """A command, a shell, or SFTP, on one channel. `ended` is called once, when the session no longer counts.
 
@@ -54,7 +59,7 @@ class SshSession(asyncssh.SSHServerProcess[bytes]):
     """
 
     def __init__(self, home: str, shell: str, environment: Mapping[str, str], ended: Callable[[], None]) -> None:
-        super().__init__(self._begin, asyncssh.SFTPServer, SFTP_VERSION, allow_scp=False)
+        super().__init__(self._begin, _file_server, SFTP_VERSION, allow_scp=False)
         self._home = home
         self._shell = shell
         self._environment = environment

@@ -183,8 +183,6 @@ class Nodes:
     async def bring_up(self, hosted: HostedNode) -> Any:
         """Start an admitted node's machines; if that fails, the node is removed."""
         try:
-            if not self.has_capacity(hosted.place, 0):
-                raise rpc_errors.no_capacity(hosted.place.zone)
             self._conditions.check_operation("create")
             await self._run_machines(hosted)
         except BaseException:
@@ -216,10 +214,6 @@ class Nodes:
         return self._release(hosted)
 
     async def _restart(self, hosted: HostedNode) -> Any:
-        if not self.has_capacity(hosted.place, 0):
-            hosted.node.state = State.STOPPED
-            hosted.busy = False
-            raise rpc_errors.no_capacity(hosted.place.zone)
         await self._or_restore(hosted, State.STOPPED, "start", lambda: self._run_machines(hosted))
         return self._release(hosted)
 
@@ -235,6 +229,9 @@ class Nodes:
             raise
 
     async def _run_machines(self, hosted: HostedNode) -> None:
+        """Start a node's machines and mark it as READY. Raises RESOURCE_EXHAUSTED in a zone without capacity."""
+        if not self.has_capacity(hosted.place, 0):
+            raise rpc_errors.no_capacity(hosted.place.zone)
         if tpu_nodes.is_tpu_node(hosted.node):
             tpu_nodes.set_endpoints(hosted.node, hosted.shape.workers)
             node_fields.set_ready(hosted.node)

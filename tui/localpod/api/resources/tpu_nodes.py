@@ -33,47 +33,25 @@ def is_tpu_node(node: tpu.Node) -> bool:
 
 
 def node_of_v1(node: v1.Node) -> tpu.Node:
-    """Return the node of a v1 request as a node of v2."""
-    return tpu.Node(
-        accelerator_type=node.accelerator_type,
-        runtime_version=node.tensorflow_version,
-        description=node.description,
-        cidr_block=node.cidr_block,
-        network_config=tpu.NetworkConfig(network=node.network),
-        labels=dict(node.labels),
-        scheduling_config=tpu.SchedulingConfig(
-            preemptible=node.scheduling_config.preemptible, reserved=node.scheduling_config.reserved
-        ),
-    )
+    """Return the node of a v1 request as a node of v2. Most fields have the same numbers in both."""
+    message = tpu.Node.pb(tpu.Node.deserialize(v1.Node.serialize(node)))
+    message.DiscardUnknownFields()
+    message.network_config.network = node.network
+    return tpu.Node(message)
 
 
 def node_as_v1(node: tpu.Node) -> v1.Node:
     """Return a node as a node of v1. The API version of a TPU VM is V2_ALPHA1 there: v1 has no value for v2."""
-    endpoints = [
-        v1.NetworkEndpoint(ip_address=endpoint.ip_address, port=endpoint.port) for endpoint in node.network_endpoints
-    ]
-    first = endpoints[0] if endpoints else v1.NetworkEndpoint()
-    return v1.Node(
-        name=node.name,
-        description=node.description,
-        accelerator_type=node.accelerator_type,
-        ip_address=first.ip_address,
-        port=str(first.port or ""),
-        state=int(node.state),
-        health=int(node.health),
-        health_description=node.health_description,
-        tensorflow_version=node.runtime_version,
-        network=node.network_config.network,
-        cidr_block=node.cidr_block,
-        service_account=node.service_account.email,
-        create_time=node.create_time,
-        scheduling_config=v1.SchedulingConfig(
-            preemptible=node.scheduling_config.preemptible, reserved=node.scheduling_config.reserved
-        ),
-        network_endpoints=endpoints,
-        labels=dict(node.labels),
-        api_version=v1.Node.ApiVersion.V1 if is_tpu_node(node) else v1.Node.ApiVersion.V2_ALPHA1,
-    )
+    message = v1.Node.pb(v1.Node.deserialize(tpu.Node.serialize(node)))
+    message.DiscardUnknownFields()
+    if message.network_endpoints:
+        message.ip_address = message.network_endpoints[0].ip_address
+        message.port = str(message.network_endpoints[0].port or "")
+    message.network = node.network_config.network
+    message.service_account = node.service_account.email
+    versions = v1.Node.ApiVersion
+    message.api_version = versions.V1 if is_tpu_node(node) else versions.V2_ALPHA1
+    return v1.Node(message)
 
 
 def check_request(place: ResourceLocation, wanted: tpu.Node, shape: SliceShape, taken: Iterable[str]) -> str:
