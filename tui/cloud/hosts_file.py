@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tui.cloud.inventory import Listing, pick_slice
+from tui.cloud.inventory import Inventory, Listing, pick_slice
 from tui.errors import UsageError
 from tui.pod.slice import HOSTS_FILE, Slice
 from tui.pod.worker import MOST_PORT, SSH_PORT, Worker
@@ -25,7 +24,7 @@ _FORM = "[user@]host[:port], an IPv6 address with a port in brackets"
 _WHAT_IT_IS = f"name a text file with one worker per line: {_FORM}"
 
 
-class HostsFile:
+class HostsFile(Inventory):
     """The inventory of a hosts file: one slice, read again each time."""
 
     def __init__(self, path: Path) -> None:
@@ -43,14 +42,6 @@ class HostsFile:
         """Return the file's slice if it has this name."""
         return next((slice_ for slice_ in (await self.slices()).slices if slice_.name == name), None)
 
-    async def host_keys(self, slice_: Slice) -> Slice:
-        """Return the slice unchanged: a hosts file contains no host keys."""
-        return slice_
-
-    async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:  # noqa: ARG002
-        """Return nothing: no Google firewall is known for these machines."""
-        return (), None
-
     async def metadata(self, slice_: Slice) -> dict[str, str]:  # noqa: ARG002
         """Raise UsageError: these machines have no metadata."""
         raise UsageError(
@@ -61,13 +52,6 @@ class HostsFile:
     async def describe(self, slice_: Slice) -> dict[str, Any]:
         """Return the workers."""
         return {"workers": [worker.to_json() for worker in slice_.workers]}
-
-    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:  # noqa: ARG002
-        """Return nothing: these machines are not watched."""
-        return {}
-
-    async def close(self) -> None:
-        """Do nothing: no connection is open."""
 
 
 def slice_name(path: Path) -> str:

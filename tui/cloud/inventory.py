@@ -27,7 +27,10 @@ class Listing:
 
 
 class Inventory(Protocol):
-    """A source of slices. ARCHITECTURE.md describes how to add one."""
+    """A source of slices, which knows no host keys and watches no machines unless it overrides those methods.
+
+    ARCHITECTURE.md describes how to add one.
+    """
 
     async def slices(self) -> Listing:
         """Return every slice; a zone that fails becomes a problem of the listing."""
@@ -40,10 +43,11 @@ class Inventory(Protocol):
 
     async def host_keys(self, slice_: Slice) -> Slice:
         """Return the slice with its workers' hostnames and host keys, if the source has them."""
+        return slice_
 
-    async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:
+    async def identity(self, slice_: Slice) -> tuple[tuple[str, ...], str | None]:  # noqa: ARG002
         """Return the workers' network tags and service account, which firewall rules may name; empty if unknown."""
-        ...
+        return (), None
 
     async def metadata(self, slice_: Slice) -> dict[str, str]:
         """Return the metadata of the workers' machines, such as SSH keys. Raises UsageError where they have none."""
@@ -53,12 +57,13 @@ class Inventory(Protocol):
         """Return everything that the source reports about a slice, in the source's form."""
         ...
 
-    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:
+    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:  # noqa: ARG002
         """Return why workers of a run lost their machines since a time, by worker: `was preempted`."""
-        ...
+        return {}
 
     async def close(self) -> None:
         """Close connections."""
+        return
 
 
 def pick_slice(name: str, zone: str | None, listing: Listing) -> Slice:

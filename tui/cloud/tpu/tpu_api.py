@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud.api_errors import did_not_answer
-from tui.cloud.inventory import Listing, gather_answers, join_some, no_such_slice, or_error, pick_slice
+from tui.cloud.inventory import Inventory, Listing, gather_answers, join_some, no_such_slice, or_error, pick_slice
 from tui.cloud.tpu import tpu_messages
 from tui.cloud.tpu.queue_lifecycle import QueueLifecycle
 from tui.cloud.tpu.slice_creation import SliceCreation
@@ -32,7 +32,6 @@ from tui.pod.creation.request_checks import check_slice_request
 from tui.pod.creation.slice_request import CreationStep, SliceRequest
 from tui.pod.creation.zone_offer import OfferListing
 from tui.pod.slice import Slice
-from tui.pod.worker import Worker
 from tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ Row = TypeVar("Row")
 EVERY_ZONE = "-"
 
 
-class TpuApi:
+class TpuApi(Inventory):
     """The slices of a project. Requests are repeated for `patience` seconds while the API is unavailable."""
 
     def __init__(self, settings: Settings, *, patience: float | None = None) -> None:
@@ -181,10 +180,6 @@ class TpuApi:
     async def metadata(self, slice_: Slice) -> dict[str, str]:
         """Return a slice's present metadata."""
         return await self.lifecycle.metadata(slice_.zone or "", slice_.name)
-
-    async def explain_losses(self, slice_: Slice, lost: Sequence[Worker], since: str | None) -> dict[int, str]:  # noqa: ARG002
-        """Return nothing: a slice's machines are replaced together, and its state says why."""
-        return {}
 
     async def close(self) -> None:
         """Close the channels."""
