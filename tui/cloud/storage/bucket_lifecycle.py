@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tui.cloud.storage.buckets import Buckets, BucketUrl
-from tui.errors import CloudError, TpuTuiError, UsageError
+from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.creation.machine_request import CREATED_BY
 from tui.pod.resources import BUCKET, CloudResource, is_made_by_us
 
@@ -85,7 +85,7 @@ class BucketLifecycle(Buckets):
         bucket.labels = {CREATED_BY[0]: CREATED_BY[1], _REQUEST: request, **labels}
         bucket.iam_configuration.uniform_bucket_level_access_enabled = True
         create = partial(client.create_bucket, bucket, location=location, **self._options())
-        if not await self._ask(f"{url} cannot be created", partial(_succeeds, create), _ADMIN):
+        if not await self._without_conflict(f"{url} cannot be created", create):
             await self._require_own(url, request)
         return (await self.place(url.bucket)).location
 
@@ -111,9 +111,10 @@ class BucketLifecycle(Buckets):
         deleted = 0
         for _ in range(_ROUNDS):
             deleted = await self._empty(client, bucket, what, deleted, on_deleted)
-            delete = partial(_unless_missing, partial(bucket.delete, **self._options()))
-            if await self._ask(what, partial(_succeeds, delete), _ADMIN):
-                return deleted
+            with contextlib.suppress(NoSuchResourceError):  # an earlier try, or another client, deleted it
+                if not await self._without_conflict(what, partial(bucket.delete, **self._options())):
+                    continue
+            return deleted
         raise CloudError(what, why="objects keep appearing in it", remedy="stop the jobs that write to it")
 
     async def delete_empty(self, url: BucketUrl) -> None:
@@ -122,8 +123,20 @@ class BucketLifecycle(Buckets):
         client = await self._open()
         bucket = client.bucket(url.bucket)
         delete = partial(bucket.delete, **self._options())
-        if not await self._is_empty(client, bucket) or not await self._ask(what, partial(_succeeds, delete), _ADMIN):
+        if not await self._is_empty(client, bucket) or not await self._without_conflict(what, delete):
             raise UsageError(what, why="something is stored in it", remedy=f"name it to delete it: {url}")
+
+    async def _without_conflict(self, what: str, call: Callable[[], object]) -> bool:
+        """Make a request; return False for a conflict: the name is taken, or the bucket is not empty."""
+        from google.api_core.exceptions import Conflict, PreconditionFailed
+
+        try:
+            await self._ask(what, call, _ADMIN)
+        except TpuTuiError as error:
+            if not isinstance(error.__cause__, (Conflict, PreconditionFailed)):
+                raise
+            return False
+        return True
 
     async def _empty(self, client: Any, bucket: Any, what: str, deleted: int, on_deleted: OnDeleted | None) -> int:
         slots = asyncio.Semaphore(_DELETIONS_AT_ONCE)
@@ -132,7 +145,8 @@ class BucketLifecycle(Buckets):
         async def remove(blob: Any) -> None:
             delete = partial(bucket.delete_blob, blob.name, generation=blob.generation, **options)
             async with slots:
-                await self._ask(what, partial(_unless_missing, delete))
+                with contextlib.suppress(NoSuchResourceError):
+                    await self._ask(what, delete)
 
         def page() -> list[Any]:
             return list(client.list_blobs(bucket, versions=True, max_results=_PAGE_OBJECTS, **options))
@@ -158,21 +172,3 @@ def _list_buckets(client: Any, options: Mapping[str, Any]) -> list[Any]:
 def _retention_s(bucket: Any) -> int:
     """Return how long the service keeps, and charges, deleted objects."""
     return int(bucket.soft_delete_policy.retention_duration_seconds or 0)
-
-
-def _succeeds(call: Callable[[], object]) -> bool:
-    """Make a call; return False if the service reports a conflict: the name is taken, the bucket is not empty."""
-    from google.api_core.exceptions import Conflict, PreconditionFailed
-
-    try:
-        call()
-    except (Conflict, PreconditionFailed):
-        return False
-    return True
-
-
-def _unless_missing(call: Callable[[], object]) -> None:
-    from google.api_core.exceptions import NotFound
-
-    with contextlib.suppress(NotFound):  # an earlier try, or another client, deleted it
-        call()

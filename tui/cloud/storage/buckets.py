@@ -107,19 +107,6 @@ class BucketPlace:
     """The two regions of a configurable dual-region, in capitals."""
 
 
-class _ChangedError(Exception):
-    """The object to replace was changed."""
-
-
-def _detect_change(call: Callable[[], None]) -> None:
-    from google.api_core.exceptions import PreconditionFailed
-
-    try:
-        call()
-    except PreconditionFailed:
-        raise _ChangedError from None
-
-
 def _not_replaced(url: BucketUrl, why: str) -> UsageError:
     return UsageError(
         f"{url} is not replaced", why=why, remedy="replace it with --force, or choose another folder to keep both"
@@ -226,6 +213,8 @@ class Buckets:
         The service rejects the upload when the checksum differs. `owner` is stored in the object's metadata; an
         object with another owner is replaced with `force` only. Raises UsageError, CloudError.
         """
+        from google.api_core.exceptions import PreconditionFailed
+
         if not path.is_file():
             raise UsageError(f"{path} cannot be uploaded", why="it is not a file")
         target = url / path.name if not url.name or url.name.endswith("/") else url
@@ -236,12 +225,12 @@ class Buckets:
             blob.metadata = {_OWNER: owner}
         if owner is not None and not force:
             options["if_generation_match"] = await self._generation_of(target, owner)
+        upload = partial(blob.upload_from_filename, str(path), checksum="crc32c", **options)
         try:
-            await self._ask(
-                f"{path.name} cannot be uploaded to {target}",
-                lambda: _detect_change(partial(blob.upload_from_filename, str(path), checksum="crc32c", **options)),
-            )
-        except _ChangedError:
+            await self._ask(f"{path.name} cannot be uploaded to {target}", upload)
+        except TpuTuiError as error:
+            if not isinstance(error.__cause__, PreconditionFailed):
+                raise
             # This request may have changed it, if its first answer was lost.
             if owner is None or not await self._generation_of(target, owner):
                 raise _not_replaced(target, "another upload changed it at the same time") from None
