@@ -174,7 +174,7 @@ def test_following_a_run_ends_with_an_error_when_its_directory_is_removed(tmp_pa
     operator = Operator(Settings(tmp_path))
 
     async def followed() -> None:
-        async for _ in operator.runs.watch(directory):
+        async for _ in operator.runs.watch(directory).everything():
             shutil.rmtree(directory.path, ignore_errors=True)
 
     for reading in (followed(), operator.reports.read_status(directory)):

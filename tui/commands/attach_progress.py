@@ -30,7 +30,7 @@ async def follow(operator: Operator, directory: RunDirectory, out: Output) -> in
     many = len(directory.run.workers) > 1
     supervisor = KeeperSupervisor(operator, directory, out)
     with announcing_detach(directory.id, out), supervisor:
-        async for item in operator.runs.watch(directory):
+        async for item in operator.runs.watch(directory).everything():
             if not isinstance(item, LogLine):
                 await supervisor.on_event(item)
             elif out.as_json:

@@ -165,7 +165,7 @@ async def _until_started(operator: Operator, directory: RunDirectory, out: Outpu
 
     supervisor = KeeperSupervisor(operator, directory, out)
     with announcing_detach(directory.id, out), supervisor:
-        async for item in operator.runs.watch_events(directory):
+        async for item in operator.runs.watch(directory).events():
             await supervisor.on_event(item)
             if isinstance(item, Event) and item.kind != "state":
                 continue

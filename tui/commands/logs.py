@@ -211,7 +211,8 @@ async def _follow(
     await operator.runs.ensure_keeper(directory)
     write, printer = _line_writer(args, out), EventPrinter(directory, out)
     workers = None if args.worker is None else (args.worker,)
-    async for item in operator.runs.watch_lines(directory, workers=workers, core=args.core, tail=args.tail):
+    watcher = operator.runs.watch(directory)
+    async for item in watcher.lines(workers=workers, core=args.core, tail=args.tail):
         if isinstance(item, KeeperStatus):
             printer.print(item)
         elif since is None or (item.time is not None and item.time >= since):

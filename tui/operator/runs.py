@@ -18,10 +18,8 @@ from tui.pod.run import Run, is_run_id
 from tui.pod.slice import Slice
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.read.latest_figures import FiguresCache, LatestFigures
-from tui.runs.read.line_reader import LogLine
 from tui.runs.record.damaged_record import NoRecordError
 from tui.runs.record.event_log import Event
-from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import NoSuchRunError, resolve, run_paths
 from tui.runs.record.run_listing import RunListing
@@ -208,25 +206,9 @@ class Runs:
 
     # ── follow ───────────────────────────────────────────────────────────────────────────────────
 
-    def watch_events(self, directory: RunDirectory) -> AsyncIterator[Event | KeeperStatus]:
-        """Yield the run's events from the first one on, as they are written, until the run is over."""
-        return RunWatcher(self, directory, may_start_keeper=self._may_act).events()
-
-    def watch_lines(
-        self,
-        directory: RunDirectory,
-        *,
-        workers: Sequence[int] | None = None,
-        core: int | None = None,
-        tail: int | None = None,
-    ) -> AsyncIterator[LogLine | KeeperStatus]:
-        """Yield the run's lines in order of arrival until it is over; of those so far only the last `tail`."""
-        watcher = RunWatcher(self, directory, may_start_keeper=self._may_act)
-        return watcher.lines(workers=workers, core=core, tail=tail)
-
-    def watch(self, directory: RunDirectory) -> AsyncIterator[Event | LogLine | KeeperStatus]:
-        """Yield events and log lines in order of arrival, from the first byte on, until the run is over."""
-        return RunWatcher(self, directory, may_start_keeper=self._may_act).everything()
+    def watch(self, directory: RunDirectory) -> RunWatcher:
+        """Return what yields the run's events, its log lines or both until the run is over."""
+        return RunWatcher(self, directory, may_start_keeper=self._may_act)
 
     @property
     def _may_act(self) -> bool:

@@ -168,13 +168,11 @@ class ManagedGroups:
         members = [Member(self._new_name(group), worker, request=request) for worker in free[:more]]
         group.target += more
         group.members |= {member.name: member for member in members}
-        if group.is_bulk and members:
-            task = self._tasks.start(self.create_together(group, members))
-            for member in members:
-                member.task = task
-        elif not request:
-            for member in members:
-                member.task = self._tasks.start(self.create_together(group, [member]))
+        if not request:
+            for together in [members] if group.is_bulk else [[member] for member in members]:
+                task = self._tasks.start(self.create_together(group, together))
+                for member in together:
+                    member.task = task
         return members
 
     def recreate(self, group: Group, members: Iterable[Member]) -> None:

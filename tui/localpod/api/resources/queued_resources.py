@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,21 +37,14 @@ _DELETABLE = (State.ACCEPTED, State.WAITING_FOR_RESOURCES, State.FAILED, State.S
 _RESETTABLE = (State.ACTIVE, State.SUSPENDED, State.FAILED)
 
 
-@dataclass(frozen=True)
-class NodeRequest:
-    """One of the nodes that a queued resource creates."""
-
-    node_id: str
-    node: tpu.Node
-
-
 @dataclass
 class Request:
     """A queued resource and its work; `task` runs while it waits or provisions."""
 
     place: ResourceLocation
     resource: tpu.QueuedResource
-    nodes: tuple[NodeRequest, ...]
+    nodes: Mapping[str, tpu.Node]
+    """The nodes to create, by ID."""
     deadline: float | None
     task: asyncio.Task[None] | None = None
     busy: bool = False
@@ -92,8 +85,8 @@ class QueuedResources:
         name = place.child(COLLECTION, resource_id)
         if name in self._requests:
             raise rpc_errors.already_exists(name)
-        nodes = _node_requests(place, resource_id, wanted)
-        shapes = [self._nodes.check_new(place, node.node_id, node.node, "node_spec.node_id") for node in nodes]
+        nodes = _requested_nodes(place, resource_id, wanted)
+        shapes = [self._nodes.check_new(place, *node, "node_spec.node_id") for node in nodes.items()]
         self._nodes.check_quota(place, shapes[0].generation, sum(shape.workers for shape in shapes))
         resource = tpu.QueuedResource(wanted)
         resource.name = name
@@ -110,9 +103,7 @@ class QueuedResources:
 
     def delete(self, name: str, force: bool) -> Any:
         """Return DeleteQueuedResource's operation. `force` deletes the nodes too; otherwise there must be none."""
-        request = self.get(name)
-        if request.busy:
-            raise rpc_errors.busy()
+        request = self._idle(name)
         if not force and request.state not in _DELETABLE and self._existing(request):
             state = request.state.name
             raise rpc_errors.precondition(
@@ -137,9 +128,7 @@ class QueuedResources:
 
     def reset(self, name: str) -> Any:
         """Return ResetQueuedResource's operation, which deletes the nodes and creates them again."""
-        request = self.get(name)
-        if request.busy:
-            raise rpc_errors.busy()
+        request = self._idle(name)
         if request.state not in _RESETTABLE:
             raise rpc_errors.precondition(
                 f"The queued resource '{name}' is {request.state.name}: it cannot be reset."
@@ -163,6 +152,13 @@ class QueuedResources:
 
         return self._operations.start(request.place, "reset", name, begin_again)
 
+    def _idle(self, name: str) -> Request:
+        """Return a queued resource to change. Raises ABORTED while another operation is in progress."""
+        request = self.get(name)
+        if request.busy:
+            raise rpc_errors.busy()
+        return request
+
     async def _fulfil(self, request: Request) -> None:
         try:
             await self._conditions.operation_delay()
@@ -180,8 +176,7 @@ class QueuedResources:
 
     async def _wait_for_capacity(self, request: Request) -> None:
         workers = sum(
-            self._nodes.check_new(request.place, node.node_id, node.node, "node_spec.node_id").workers
-            for node in request.nodes
+            self._nodes.check_new(request.place, *node, "node_spec.node_id").workers for node in request.nodes.items()
         )
         while not self._nodes.has_capacity(request.place, workers):
             if request.deadline is not None and time.time() >= request.deadline:
@@ -191,8 +186,8 @@ class QueuedResources:
 
     def _admit(self, request: Request) -> list[HostedNode]:
         admitted: list[HostedNode] = []
-        for node_request in request.nodes:
-            hosted = self._nodes.admit(request.place, node_request.node_id, node_request.node, request.resource.name)
+        for node_id, node in request.nodes.items():
+            hosted = self._nodes.admit(request.place, node_id, node, request.resource.name)
             hosted.node.multislice_node = len(request.nodes) > 1
             admitted.append(hosted)
         return admitted
@@ -215,7 +210,7 @@ class QueuedResources:
             await self._nodes.tear_down(hosted, before)
 
     def _existing(self, request: Request) -> list[HostedNode]:
-        candidates = (self._nodes.find(request.place.child(NODES, node.node_id)) for node in request.nodes)
+        candidates = (self._nodes.find(request.place.child(NODES, node_id)) for node_id in request.nodes)
         return [hosted for hosted in candidates if hosted and hosted.node.queued_resource == request.resource.name]
 
     def _settle(self, request: Request) -> Request:
@@ -243,11 +238,9 @@ class QueuedResources:
         request.resource.state = entered
 
 
-def _node_requests(
-    place: ResourceLocation, resource_id: str, resource: tpu.QueuedResource
-) -> tuple[NodeRequest, ...]:
-    """Return the requests for nodes in a queued resource. Raises INVALID_ARGUMENT."""
-    requests: list[NodeRequest] = []
+def _requested_nodes(place: ResourceLocation, resource_id: str, resource: tpu.QueuedResource) -> dict[str, tpu.Node]:
+    """Return the nodes that a queued resource creates, by ID. Raises INVALID_ARGUMENT."""
+    nodes: list[tuple[str, tpu.Node]] = []
     for spec in resource.tpu.node_spec:
         if spec.parent and spec.parent != str(place):
             raise rpc_errors.invalid(f"the parent of the node spec must be '{place}'", "node_spec.parent")
@@ -263,15 +256,14 @@ def _node_requests(
                     "node_count must be greater than 1", "node_spec.multislice_params.node_count"
                 )
             prefix = spec.multislice_params.node_id_prefix or resource_id
-            requests += [NodeRequest(f"{prefix}-{i}", node) for i in range(spec.multislice_params.node_count)]
+            nodes += [(f"{prefix}-{i}", node) for i in range(spec.multislice_params.node_count)]
         else:
-            requests.append(NodeRequest(spec.node_id, node))
-    if not requests:
+            nodes.append((spec.node_id, node))
+    if not nodes:
         raise rpc_errors.invalid("a queued resource needs at least one node spec", "queued_resource.tpu.node_spec")
-    ids = [request.node_id for request in requests]
-    if len(set(ids)) < len(ids):
+    if len(dict(nodes)) < len(nodes):
         raise rpc_errors.invalid("the node IDs of a queued resource must differ", "queued_resource.tpu.node_spec")
-    return tuple(requests)
+    return dict(nodes)
 
 
 def _deadline(resource: tpu.QueuedResource) -> float | None:
