@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import google.cloud.tpu_v1.types as v1
@@ -67,20 +68,15 @@ METHODS: tuple[ApiMethod, ...] = (
         TPU,
         tpu.CreateQueuedResourceRequest,
         "tpu.queuedResources.create",
-        lambda api, request: api.operations.once(
-            request.request_id,
-            lambda: api.queued.create(
-                parse_place(request.parent), request.queued_resource_id, request.queued_resource
-            ),
+        lambda api, request: api.queued.create(
+            parse_place(request.parent), request.queued_resource_id, request.queued_resource
         ),
     ),
     ApiMethod(
         TPU,
         tpu.DeleteQueuedResourceRequest,
         "tpu.queuedResources.delete",
-        lambda api, request: api.operations.once(
-            request.request_id, lambda: api.queued.delete(request.name, request.force)
-        ),
+        lambda api, request: api.queued.delete(request.name, request.force),
     ),
     ApiMethod(
         TPU,
@@ -94,24 +90,9 @@ METHODS: tuple[ApiMethod, ...] = (
     ApiMethod(TPU_V1, v1.ListNodesRequest, "tpu.nodes.list", v1_handlers.list_nodes),
     ApiMethod(TPU_V1, v1.GetNodeRequest, "tpu.nodes.get", v1_handlers.get_node),
     ApiMethod(TPU_V1, v1.CreateNodeRequest, "tpu.nodes.create", v1_handlers.create_node),
-    ApiMethod(
-        TPU_V1,
-        v1.DeleteNodeRequest,
-        "tpu.nodes.delete",
-        lambda api, request: api.operations.in_v1(api.nodes.delete(request.name)),
-    ),
-    ApiMethod(
-        TPU_V1,
-        v1.StopNodeRequest,
-        "tpu.nodes.stop",
-        lambda api, request: api.operations.in_v1(api.nodes.stop(request.name)),
-    ),
-    ApiMethod(
-        TPU_V1,
-        v1.StartNodeRequest,
-        "tpu.nodes.start",
-        lambda api, request: api.operations.in_v1(api.nodes.start(request.name)),
-    ),
+    ApiMethod(TPU_V1, v1.DeleteNodeRequest, "tpu.nodes.delete", lambda api, request: api.nodes.delete(request.name)),
+    ApiMethod(TPU_V1, v1.StopNodeRequest, "tpu.nodes.stop", lambda api, request: api.nodes.stop(request.name)),
+    ApiMethod(TPU_V1, v1.StartNodeRequest, "tpu.nodes.start", lambda api, request: api.nodes.start(request.name)),
     ApiMethod(
         TPU_V1, v1.ListAcceleratorTypesRequest, "tpu.acceleratortypes.list", v1_handlers.list_accelerator_types
     ),
@@ -147,7 +128,11 @@ class ApiRouter:
         """Return the answer, a proto-plus or protobuf message. Raises ApiError."""
         self._check_resource(method, resource_of(request))
         await self._conditions.before_call(method.name, request)
-        answer = method.run(self._handlers, request)
+        operations, run = self._handlers.operations, partial(method.run, self._handlers, request)
+        request_id = getattr(request, "request_id", "")
+        answer = operations.once(request_id, run) if request_id else run()
+        if method.service == TPU_V1 and isinstance(answer, operations_pb2.Operation):
+            answer = operations.in_v1(answer)
         self._conditions.after_call(method.name, request, answer)
         return answer
 

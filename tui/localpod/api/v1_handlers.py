@@ -27,8 +27,7 @@ def get_node(api: ApiHandlers, request: v1.GetNodeRequest) -> v1.Node:
 def create_node(api: ApiHandlers, request: v1.CreateNodeRequest) -> Any:
     """Return the operation that creates a TPU Node."""
     node = tpu_nodes.node_of_v1(request.node)
-    operation = api.nodes.create(parse_place(request.parent), request.node_id, node, tpu_nodes.V1)
-    return api.operations.in_v1(operation)
+    return api.nodes.create(parse_place(request.parent), request.node_id, node, tpu_nodes.V1)
 
 
 def list_accelerator_types(

@@ -77,8 +77,7 @@ class Operations:
         if request_id in self._by_request:
             return self.get(self._by_request[request_id])
         operation = begin()
-        if request_id:
-            self._by_request[request_id] = operation.name
+        self._by_request[request_id] = operation.name
         return operation
 
     def get(self, name: str) -> Any:
