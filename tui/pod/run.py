@@ -22,18 +22,6 @@ REHEARSAL_MODULE = "tui.localpod.rehearsal"
 LAST_WORDS = "; its last lines: "
 """Separates the cause of a failure from the last lines of its worker."""
 _MOST_CORES = 1_000_000
-_TEXTS = ("id", "slice", "created", "run_root")
-_OPTIONAL_TEXTS = (
-    "name",
-    "zone",
-    "source",
-    "project",
-    "profile",
-    "accelerator_type",
-    "tpu_node",
-    "slice_created",
-    "code_hash",
-)
 _WORKER_FIELDS = tuple(item.name for item in fields(Worker) if item.name not in ("reachable", "error", "remedy"))
 """The fields of a worker in a record: all except the results of a connection test."""
 _WORKER_TEXTS = tuple(name for name in _WORKER_FIELDS if name not in ("index", "port", "host_keys"))
@@ -196,14 +184,15 @@ def _wrong(name: str, expected: str) -> ValueError:
     return ValueError(f"not a run.json: {name} should be {expected}")
 
 
-_FIELDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    **dict.fromkeys(_TEXTS, (lambda value: isinstance(value, str), "a text")),
-    **dict.fromkeys(_OPTIONAL_TEXTS, (OptionKind.TEXT.accepts, OptionKind.TEXT.value)),
-    "node_endpoints": (OptionKind.WORDS.accepts, OptionKind.WORDS.value),
-    "lease": (OptionKind.SECONDS.accepts, OptionKind.SECONDS.value),
-    "versions": (OptionKind.VARIABLES.accepts, OptionKind.VARIABLES.value),
-    "cores_per_worker": (lambda value: value is None or is_integer(value, 0, _MOST_CORES), "an integer or null"),
-    "spot": (lambda value: value is None or isinstance(value, bool), "true, false or null"),
-    "schema": (lambda value: is_integer(value, 0), "an integer"),
+_KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (lambda value: isinstance(value, str), "a text"),
+    "str | None": (OptionKind.TEXT.accepts, OptionKind.TEXT.value),
+    "tuple[str, ...]": (OptionKind.WORDS.accepts, OptionKind.WORDS.value),
+    "float": (OptionKind.SECONDS.accepts, OptionKind.SECONDS.value),
+    "Mapping[str, str]": (OptionKind.VARIABLES.accepts, OptionKind.VARIABLES.value),
+    "int | None": (lambda value: value is None or is_integer(value, 0, _MOST_CORES), "an integer or null"),
+    "bool | None": (lambda value: value is None or isinstance(value, bool), "true, false or null"),
+    "int": (lambda value: is_integer(value, 0), "an integer"),
 }
-"""What each field of run.json must be, except the job's options."""
+_FIELDS = {item.name: _KINDS[str(item.type)] for item in fields(Run) if item.name not in ("job", "workers")}
+"""What each field of run.json must be, by its type, except the job's options and the workers."""
