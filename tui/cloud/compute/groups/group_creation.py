@@ -6,7 +6,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,29 +59,14 @@ class GroupCreation:
         (quota, capacity, permission …); what was created by then stays, and a repetition continues.
         """
         async with ComputeRequests(self._settings) as api:
-            steps = _Steps(api, request, dry_run=dry_run)
-            if request.image_from:
-                if not dry_run:
-                    async for line in self._stop_vm(api, request):
-                        yield CreationStep(line)
-                async for step in steps.create("images", "global", image_document(request)):
-                    yield step
-            if request.is_bulk:
-                region = f"regions/{request.region}"
-                async for step in steps.create("resourcePolicies", region, policy_document(request)):
-                    yield step
-            project = await steps.project()
+            if request.image_from and not dry_run:
+                async for line in self._stop_vm(api, request):
+                    yield CreationStep(line)
+            project = await api.ask(request.failure, "compute.projects.get", lambda client: client.project)
             if request.template:
-                await steps.require_template(template_path(request, project))
-            else:
-                async for step in steps.create("instanceTemplates", "global", template_document(request, project)):
-                    yield step
-            zone = f"zones/{request.zone}"
-            async for step in steps.create("instanceGroupManagers", zone, group_document(request, project)):
-                yield step
-            if request.has_resize_request:
-                group = f"{zone}/instanceGroupManagers/{request.name}"
-                async for step in steps.create(_REQUESTS, group, resize_request_document(request)):
+                await _require_template(api, request, template_path(request, project))
+            for resource in _resources(request, project):
+                async for step in _create(api, request, *resource, dry_run=dry_run):
                     yield step
             if waits and not dry_run:
                 wait = VmWait(api, request.zone, request.name, request.name if request.has_resize_request else "")
@@ -115,57 +100,70 @@ class GroupCreation:
         return vm
 
 
-class _Steps:
-    """Creates one resource after the other."""
+def _resources(request: GroupRequest, project: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the collection, place and document of each resource to create, in order."""
+    zone = f"zones/{request.zone}"
+    if request.image_from:
+        yield "images", "global", image_document(request)
+    if request.is_bulk:
+        yield "resourcePolicies", f"regions/{request.region}", policy_document(request)
+    if not request.template:
+        yield "instanceTemplates", "global", template_document(request, project)
+    yield "instanceGroupManagers", zone, group_document(request, project)
+    if request.has_resize_request:
+        yield _REQUESTS, f"{zone}/instanceGroupManagers/{request.name}", resize_request_document(request)
 
-    def __init__(self, api: ComputeRequests, request: GroupRequest, *, dry_run: bool) -> None:
-        self._api = api
-        self._request = request
-        self._dry_run = dry_run
 
-    async def project(self) -> str:
-        """Return the project, which may come from the credentials of the first request."""
-        return await self._api.ask(self._request.failure, "compute.projects.get", lambda client: client.project)
+async def _require_template(api: ComputeRequests, request: GroupRequest, path: str) -> None:
+    """Raise UsageError if the template that the request names does not exist."""
+    if await api.get(request.failure, "compute.instanceTemplates.get", path) is None:
+        why = f"there is no template {last_part(path)}"
+        remedy = "tpu-tui resources lists them; omit --template to make one"
+        raise NoSuchResourceError(request.failure, why=why, remedy=remedy)
 
-    async def require_template(self, path: str) -> None:
-        """Raise UsageError if the template that the request names does not exist."""
-        what = self._request.failure
-        if await self._api.get(what, "compute.instanceTemplates.get", path) is None:
-            why = f"there is no template {last_part(path)}"
-            remedy = "tpu-tui resources lists them; omit --template to make one"
-            raise NoSuchResourceError(what, why=why, remedy=remedy)
 
-    async def create(self, collection: str, place: str, document: Mapping[str, Any]) -> AsyncIterator[CreationStep]:
-        """Create a resource and wait until it exists; one that was made for the group before is used unchanged."""
-        kind, name, path = _KINDS[collection], str(document["name"]), f"{place}/{collection}"
-        read, change = f"compute.{collection}.get", f"compute.{collection}.create"
-        if collection == _REQUESTS:
-            read, change = READ, UPDATE
-        described = f"{kind.noun} {name}"
-        existing = await self._api.get(self._request.failure, read, f"{path}/{name}")
-        if existing is not None:
-            self._require_same(kind, existing, document)
-            yield CreationStep(f"{described} exists already")
-            return
-        if self._dry_run:
-            yield CreationStep(f"would create {described}", request={"path": path, "document": document})
-            return
-        what = f"{described} cannot be created"
-        operation = await self._api.post(what, change, path, document)
-        yield CreationStep(f"requested {described}", request={"path": path, "document": document})
-        async for line in self._api.finish(operation, what, change):
-            yield CreationStep(f"{described}: {line}")
-        yield CreationStep(f"{described} is created")
+async def _create(
+    api: ComputeRequests,
+    request: GroupRequest,
+    collection: str,
+    place: str,
+    document: Mapping[str, Any],
+    *,
+    dry_run: bool,
+) -> AsyncIterator[CreationStep]:
+    """Create a resource and wait until it exists; one that was made for the group before is used unchanged."""
+    kind, name, path = _KINDS[collection], str(document["name"]), f"{place}/{collection}"
+    read, change = f"compute.{collection}.get", f"compute.{collection}.create"
+    if collection == _REQUESTS:
+        read, change = READ, UPDATE
+    described = f"{kind.noun} {name}"
+    existing = await api.get(request.failure, read, f"{path}/{name}")
+    if existing is not None:
+        _require_same(request, kind, existing, document)
+        yield CreationStep(f"{described} exists already")
+        return
+    if dry_run:
+        yield CreationStep(f"would create {described}", request={"path": path, "document": document})
+        return
+    what = f"{described} cannot be created"
+    operation = await api.post(what, change, path, document)
+    yield CreationStep(f"requested {described}", request={"path": path, "document": document})
+    async for line in api.finish(operation, what, change):
+        yield CreationStep(f"{described}: {line}")
+    yield CreationStep(f"{described} is created")
 
-    def _require_same(self, kind: _Kind, existing: Mapping[str, Any], document: Mapping[str, Any]) -> None:
-        """Raise UsageError for a resource that was not made for this group, or was made with other settings."""
-        request, why = self._request, f"{kind.noun} {document['name']} exists already"
-        otherwise = kind.otherwise.format(name=document["name"], group=request.path)
-        if group_in_marker(str(existing.get("description", ""))) != request.path:
-            raise UsageError(request.failure, why=why, remedy=otherwise)
-        if kind.compare(existing) != kind.compare(document):
-            remedy = f"{otherwise}, or delete it first: {request.delete_command}"
-            raise UsageError(request.failure, why=f"{why} with other settings", remedy=remedy)
+
+def _require_same(
+    request: GroupRequest, kind: _Kind, existing: Mapping[str, Any], document: Mapping[str, Any]
+) -> None:
+    """Raise UsageError for a resource that was not made for this group, or was made with other settings."""
+    why = f"{kind.noun} {document['name']} exists already"
+    otherwise = kind.otherwise.format(name=document["name"], group=request.path)
+    if group_in_marker(str(existing.get("description", ""))) != request.path:
+        raise UsageError(request.failure, why=why, remedy=otherwise)
+    if kind.compare(existing) != kind.compare(document):
+        remedy = f"{otherwise}, or delete it first: {request.delete_command}"
+        raise UsageError(request.failure, why=f"{why} with other settings", remedy=remedy)
 
 
 def _of_template(document: Mapping[str, Any]) -> Any:
