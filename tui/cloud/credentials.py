@@ -11,9 +11,8 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tui.errors import CloudError
 from tui.settings.gcloud import config_directory
@@ -36,8 +35,7 @@ class NoCredentialsError(CloudError):
     """This machine has no credentials for Google Cloud."""
 
 
-@dataclass(frozen=True)
-class FoundCredentials:
+class FoundCredentials(NamedTuple):
     """Credentials and their project, if they have one."""
 
     credentials: Any
@@ -96,10 +94,9 @@ def _from_metadata_server() -> FoundCredentials:
     from google.auth.exceptions import GoogleAuthError
 
     try:
-        credentials, project = google.auth.default(scopes=_SCOPES)
+        return FoundCredentials(*google.auth.default(scopes=_SCOPES))
     except GoogleAuthError as error:
         raise CloudError("this machine has no credentials", why=one_line(str(error)), remedy=LOGIN) from None
-    return FoundCredentials(credentials, project)
 
 
 def _on_compute_engine(environ: Mapping[str, str]) -> bool:

@@ -178,18 +178,19 @@ class ManagedGroups:
     def recreate(self, group: Group, members: Iterable[Member]) -> None:
         """Begin to replace machines with new ones of the same names."""
         for member in members:
-            if member.action == DELETING:
-                continue
-            before, member.action = member.task, RECREATING
-            member.task = self._tasks.start(self._recreate(group, member, before))
+            if member.action != DELETING:
+                self._begin(group, member, RECREATING)
 
     def delete_members(self, group: Group, members: Collection[Member]) -> None:
         """Begin to delete machines; the target size shrinks with them."""
         for member in members:
             if member.action != DELETING:
                 group.target -= 1
-                before, member.action = member.task, DELETING
-                member.task = self._tasks.start(self._delete(group, member, before))
+                self._begin(group, member, DELETING)
+
+    def _begin(self, group: Group, member: Member, action: str) -> None:
+        before, member.action = member.task, action
+        member.task = self._tasks.start(self._act(group, member, before))
 
     async def delete(self, group: Group) -> None:
         """Delete the group with all of its machines."""
@@ -228,24 +229,20 @@ class ManagedGroups:
             member.action, member.error = NONE, None
         return True
 
-    async def _recreate(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
-        await _cancel(before)
+    async def _act(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
+        """Delete a member's machine, once its former task has stopped; then create it again or drop the member."""
+        if before is not None and not before.done():
+            before.cancel()
+            await asyncio.wait({before})
         await self._conditions.operation_delay()
-        await self._remove(group, member)
-        await self.create_together(group, [member])
-
-    async def _delete(self, group: Group, member: Member, before: asyncio.Task[None] | None) -> None:
-        await _cancel(before)
-        await self._conditions.operation_delay()
-        await self._remove(group, member)
-        group.members.pop(member.name, None)
-
-    async def _remove(self, group: Group, member: Member) -> None:
-        vm = self.vm(group, member)
-        if vm is not None:
+        if vm := self.vm(group, member):
             vm.idle.clear()
             vm.document["status"] = "STOPPING"
             await self._instances.remove(vm)
+        if member.action == DELETING:
+            group.members.pop(member.name, None)
+        else:
+            await self.create_together(group, [member])
 
     def _new_vm(self, group: Group, member: Member) -> Vm:
         """Add a member's machine according to the group's template. Raises ComputeError."""
@@ -322,10 +319,3 @@ class ManagedGroups:
 def _fail(members: Iterable[Member], error: ComputeError) -> None:
     for member in members:
         member.error = error
-
-
-async def _cancel(task: asyncio.Task[None] | None) -> None:
-    """Cancel a member's former task and wait until it has stopped."""
-    if task is not None and not task.done():
-        task.cancel()
-        await asyncio.wait({task})
