@@ -25,10 +25,11 @@ _UP = """
 import json, sys
 from pathlib import Path
 from tui.localpod.command import run_local_up
+from tui.localpod.pod import LocalPod
 home, workers, cores, slices = sys.argv[1:]
 print_line = lambda document: print(json.dumps(document), flush=True)
-shape = {"workers": int(workers), "cores": int(cores), "slices": int(slices)}
-sys.exit(run_local_up(Path(home), **shape, announce=print_line, with_parent=True))
+pod = LocalPod(Path(home), workers=int(workers), cores=int(cores), slices=int(slices))
+run_local_up(pod, announce=print_line, with_parent=True)
 """
 
 

@@ -142,7 +142,7 @@ def test_local_up_warns_when_the_bucket_is_open_to_other_users(
         announced.append(document)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    assert run_local_up(pod_home, workers=1, cores=1, slices=1, announce=announce, warn=warnings.append) == 0
+    run_local_up(pod_module.LocalPod(pod_home, workers=1), announce=announce, warn=warnings.append)
     assert announced
     assert "Other users of this machine can read and replace" in warnings[0]
 

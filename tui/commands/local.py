@@ -54,6 +54,7 @@ def _up_to(most: int) -> Callable[[str], int]:
 def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) -> int:
     """Run a local pod in the foreground; print one JSON line when it is ready."""
     from tui.localpod.command import run_local_up
+    from tui.localpod.pod import LocalPod
     from tui.settings import load
 
     def announce(document: Mapping[str, Any]) -> None:
@@ -72,15 +73,9 @@ def local_up(args: argparse.Namespace, flags: Mapping[str, Any], out: Output) ->
             out.note(f"  export {name}={shlex.quote(value)}")
         out.note("Press Ctrl-C to stop the pod and everything running on it.")
 
-    return run_local_up(
-        load(flags).home,
-        workers=args.workers,
-        cores=args.cores,
-        slices=args.slices,
-        announce=announce,
-        warn=out.note,
-        with_parent=args.with_parent,
-    )
+    pod = LocalPod(load(flags).home, workers=args.workers, cores=args.cores, slices=args.slices)
+    run_local_up(pod, announce=announce, warn=out.note, with_parent=args.with_parent)
+    return 0
 
 
 def gcloud_variables(pod: Mapping[str, Any], settings: Settings) -> dict[str, str]:

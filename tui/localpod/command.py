@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from tui.errors import UsageError
@@ -21,24 +20,19 @@ EXPOSED = (
 
 
 def run_local_up(
-    home: Path,
+    pod: LocalPod,
     *,
-    workers: int,
-    cores: int,
-    slices: int,
     announce: Callable[[Mapping[str, Any]], None],
     warn: Callable[[str], None] = lambda _: None,
     with_parent: bool = False,
-) -> int:
-    """Run a local pod until SIGINT, SIGTERM or SIGHUP; return the exit code after everything has been removed.
+) -> None:
+    """Run a local pod until SIGINT, SIGTERM or SIGHUP; return after everything has been removed.
 
     `announce` is called once, with `LocalPod.announcement()`, when the pod is ready; before it, `warn` is called for
     each security problem. `with_parent` also ends the pod when standard input ends. Raises TpuTuiError if the pod
     cannot start.
     """
-    pod = LocalPod(home, workers=workers, cores=cores, slices=slices)
     asyncio.run(_run(pod, announce, warn, with_parent))
-    return 0
 
 
 async def _run(

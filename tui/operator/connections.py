@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from tui.cloud.inventory import Inventory
 from tui.cloud.open_inventory import open_inventory
 from tui.errors import OutOfReachError, UsageError
 from tui.pod.slice import OS_LOGIN, Slice
-from tui.pod.worker import Worker
 from tui.settings import Settings
 from tui.ssh.config.access import Access, Prompter, access_from
 from tui.ssh.keys.client_keys import has_unencrypted_key, unlock
@@ -137,15 +135,6 @@ class Connections:
         entry = self._fleets.pop(slice_.path, None)
         if entry is not None:
             await entry[1].close()
-
-    async def fleet_of(self, workers: Sequence[Worker], *, asks: bool) -> Fleet:
-        """Return connections to a run's workers, opened as needed; the caller closes them.
-
-        With `asks`, the user may be prompted, e.g. for unknown host keys.
-        """
-        from tui.ssh.fleet import Fleet
-
-        return Fleet(workers, await self.access(), prompter=self.prompter if asks else None)
 
     async def access(self) -> Access:
         """Return the login configuration with its keys loaded; prompt for a passphrase at most once."""

@@ -258,10 +258,14 @@ class Runs:
     async def connect(self, directory: RunDirectory, *, asks: bool = False) -> Fleet:
         """Return connections to a run's workers, opened as needed; the caller closes them.
 
-        Raises ForeignRunError for a foreign run: anyone may have written the machines into its record.
+        With `asks`, the user may be prompted, e.g. for unknown host keys. Raises ForeignRunError for a foreign run:
+        anyone may have written the machines into its record.
         """
+        from tui.ssh.fleet import Fleet
+
         directory.require_own()
-        return await self._connections.fleet_of(directory.run.workers, asks=asks)
+        prompter = self._connections.prompter if asks else None
+        return Fleet(directory.run.workers, await self._connections.access(), prompter=prompter)
 
     # ── stop and delete ──────────────────────────────────────────────────────────────────────────
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
@@ -29,20 +28,16 @@ from tui.localpod.api.compute.operations import Act, ComputeOperations
 
 _SHORTEST_S, _LONGEST_S = 600, 7 * 24 * 3600
 """The limits of a request's run duration (Compute Engine documentation, "About resize requests in a MIG")."""
+_OPEN = ("CREATING", "ACCEPTED")
 _SHAPE = {"name": str, "resizeBy": int, "requestedRunDuration": {"seconds": int}}
 
 
-@dataclass
-class ResizeRequest:
+class ResizeRequest(NamedTuple):
     """One request. Its machines are managed instances of the group from the moment of the request."""
 
     document: dict[str, Any]
-    members: list[Member] = field(default_factory=list)
-
-    @property
-    def state(self) -> str:
-        """CREATING, ACCEPTED (it waits for capacity), SUCCEEDED or CANCELLED."""
-        return str(self.document["state"])
+    """`state` is CREATING, ACCEPTED (it waits for capacity), SUCCEEDED or CANCELLED."""
+    members: list[Member]
 
 
 class ResizeRequests:
@@ -104,8 +99,7 @@ class ResizeRequests:
             "state": "CREATING",
             **{key: body[key] for key in ("description", "requestedRunDuration") if key in body},
         }
-        resize_request = self._requests[path] = ResizeRequest(document)
-        resize_request.members = self._groups.grow(group, count, name)
+        resize_request = self._requests[path] = ResizeRequest(document, self._groups.grow(group, count, name))
         task = self._tasks.start(self._fulfil(group, resize_request))
         for member in resize_request.members:
             member.task = task
@@ -131,18 +125,18 @@ class ResizeRequests:
 
     async def _cancel(self, request: web.Request) -> web.Response:
         group, path, resize_request = self._one(request)
-        if resize_request.state not in ("CREATING", "ACCEPTED"):
-            raise ComputeError(400, f"The resize request '{path}' is {resize_request.state} and cannot be cancelled.")
+        state = resize_request.document["state"]
+        if state not in _OPEN:
+            raise ComputeError(400, f"The resize request '{path}' is {state} and cannot be cancelled.")
         resize_request.document["state"] = "CANCELLED"
         self._groups.delete_members(group, resize_request.members)
         return self._start(request, "cancel", group)
 
     async def _delete(self, request: web.Request) -> web.Response:
         group, path, resize_request = self._one(request)
-        if resize_request.state in ("CREATING", "ACCEPTED"):
-            raise ComputeError(
-                400, f"The resize request '{path}' is {resize_request.state}: cancel it before you delete it."
-            )
+        state = resize_request.document["state"]
+        if state in _OPEN:
+            raise ComputeError(400, f"The resize request '{path}' is {state}: cancel it before you delete it.")
         return self._start(request, "delete", group, lambda: self._requests.pop(path, None))
 
     def _start(self, request: web.Request, verb: str, group: Group, act: Act | None = None) -> web.Response:

@@ -15,7 +15,7 @@ from tui.localpod.api.host_protocol import HostedWorker, WorkerHosts
 from tui.localpod.api.resources import node_fields, tpu_nodes
 from tui.localpod.api.resources.accelerator_types import SliceShape
 from tui.localpod.api.resources.operations import Operations
-from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
+from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, check_name
 from tui.localpod.api.resources.zone_offers import check_runtime_version, requested_shape
 from tui.pod import accelerator
 from tui.pod.creation.machine_request import STARTUP_SCRIPT
@@ -82,7 +82,7 @@ class Nodes:
 
     def get(self, name: str) -> HostedNode:
         """Return one node as it is now. Raises NOT_FOUND."""
-        id_of(name, COLLECTION)
+        check_name(name, COLLECTION)
         if (hosted := self.find(name)) is None:
             raise rpc_errors.not_found(name)
         return hosted

@@ -20,7 +20,7 @@ from tui.localpod.api.resources.node_fields import V2
 from tui.localpod.api.resources.nodes import COLLECTION as NODES
 from tui.localpod.api.resources.nodes import HostedNode, Nodes
 from tui.localpod.api.resources.operations import Operations
-from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, id_of
+from tui.localpod.api.resources.resource_names import ResourceLocation, check_id, check_name
 from tui.localpod.api.transport.messages import now
 
 COLLECTION = "queuedResources"
@@ -73,7 +73,7 @@ class QueuedResources:
 
     def get(self, name: str) -> Request:
         """Return one queued resource as it is now. Raises NOT_FOUND."""
-        id_of(name, COLLECTION)
+        check_name(name, COLLECTION)
         if name not in self._requests:
             raise rpc_errors.not_found(name)
         return self._settle(self._requests[name])

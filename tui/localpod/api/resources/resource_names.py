@@ -11,7 +11,7 @@ ANY_ZONE = "-"
 """The location that stands for every zone (lists only)."""
 MAX_ID_LENGTH = 63
 
-_PLACE = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<zone>[^/]+)(?:/(?P<collection>[^/]+)/(?P<id>[^/]+))?")
+_PLACE = re.compile(r"projects/(?P<project>[^/]+)/locations/(?P<zone>[^/]+)(?:/(?P<collection>[^/]+)/[^/]+)?")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.~+%-]*")
 """The documented characters of a queued resource's ID, but no leading dot: the ID is also a directory's name."""
 
@@ -39,12 +39,11 @@ def parse_place(text: str) -> ResourceLocation:
     return ResourceLocation(match["project"], match["zone"])
 
 
-def id_of(name: str, collection: str) -> str:
-    """Return the last segment of a full name in this collection. Raises INVALID_ARGUMENT."""
+def check_name(name: str, collection: str) -> None:
+    """Raise INVALID_ARGUMENT unless this is the full name of a resource in this collection."""
     match = _PLACE.fullmatch(name)
     if match is None or match["collection"] != collection:
         raise rpc_errors.invalid(f"the resource name '{name}' is malformed", "name")
-    return match["id"]
 
 
 def check_id(resource_id: str, field: str) -> None:
