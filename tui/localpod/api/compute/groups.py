@@ -236,8 +236,6 @@ class ManagedGroups:
             await asyncio.wait({before})
         await self._conditions.operation_delay()
         if vm := self.vm(group, member):
-            vm.idle.clear()
-            vm.document["status"] = "STOPPING"
             await self._instances.remove(vm)
         if member.action == DELETING:
             group.members.pop(member.name, None)

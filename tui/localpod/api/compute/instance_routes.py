@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from tui.localpod.api.compute.answers import (
 from tui.localpod.api.compute.collection_routes import CollectionRoutes, Rows
 from tui.localpod.api.compute.documents import INSTANCES, METADATA, SHAPES, TEMPLATES, DocumentStore, singular
 from tui.localpod.api.compute.guard import GLOBAL, ZONE, Guard, place_of
-from tui.localpod.api.compute.instances import RUNNING, Instances, Vm
+from tui.localpod.api.compute.instances import Instances, Vm
 from tui.localpod.api.compute.machine_types import MACHINE_TYPES
 from tui.localpod.api.compute.operations import ComputeOperations
 from tui.pod.api_paths import last_part, region_of
@@ -51,8 +51,8 @@ class InstanceRoutes:
         yield web.get(resource, guard("compute.instances.get", self._get))
         yield web.delete(resource, guard("compute.instances.delete", self._delete))
         for verb, handler in (
-            ("stop", self._stop),
-            ("start", self._start),
+            ("stop", partial(self._change, "stop", "STOPPING", self._instances.halt)),
+            ("start", partial(self._change, "start", "STAGING", self._instances.boot)),
             ("setMetadata", self._set_metadata),
             ("simulateMaintenanceEvent", self._simulate_maintenance),
         ):
@@ -89,36 +89,17 @@ class InstanceRoutes:
 
         async def delete() -> None:
             await vm.idle.wait()
-            vm.idle.clear()
-            vm.document["status"] = "STOPPING"
             await self._instances.remove(vm)
-            self._instances.lost(vm)
 
         return self._operations.start(request, "delete", vm.path, delete)
 
-    async def _stop(self, request: web.Request) -> web.Response:
+    async def _change(
+        self, verb: str, status: str, act: Callable[[Vm], Awaitable[None]], request: web.Request
+    ) -> web.Response:
+        """Stop or start a machine, whose status changes at once."""
         vm = self._vm(request)
-        self._instances.claim(vm, "STOPPING")
-
-        async def stop() -> None:
-            await self._instances.halt(vm)
-            self._instances.lost(vm)
-
-        return self._operations.start(request, "stop", vm.path, stop)
-
-    async def _start(self, request: web.Request) -> web.Response:
-        vm = self._vm(request)
-        before = vm.document["status"]
-        self._instances.claim(vm, "STAGING")
-
-        async def start() -> None:
-            if before == RUNNING:
-                vm.document["status"] = RUNNING
-                vm.idle.set()
-            else:
-                await self._instances.boot(vm)
-
-        return self._operations.start(request, "start", vm.path, start)
+        self._instances.claim(vm, status)
+        return self._operations.start(request, verb, vm.path, lambda: act(vm))
 
     async def _set_metadata(self, request: web.Request) -> web.Response:
         vm = self._vm(request)

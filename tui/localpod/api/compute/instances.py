@@ -134,7 +134,11 @@ class Instances:
         return self._vms[path]
 
     async def boot(self, vm: Vm) -> None:
-        """Start a claimed machine's host. Raises ComputeError, after removing a machine that has never run."""
+        """Start a claimed machine's host, unless it runs. Raises ComputeError, after removing one that never ran."""
+        if vm.worker is not None:
+            vm.document["status"] = RUNNING
+            vm.idle.set()
+            return
         try:
             if not self.has_capacity(vm.zone, 0):
                 raise no_capacity(self._store.project, vm.zone)
@@ -184,6 +188,7 @@ class Instances:
         vm.worker = None
         vm.document.update(status=TERMINATED, lastStopTimestamp=now())
         vm.idle.set()
+        self.lost(vm)
 
     async def remove(self, vm: Vm) -> None:
         """Delete a machine and its disks with `autoDelete`. A machine that is already gone is not an error.
@@ -193,11 +198,14 @@ class Instances:
         async with vm.removal:
             if self._vms.get(vm.path) is not vm:
                 return
+            vm.idle.clear()
+            vm.document["status"] = "STOPPING"
             await self._hosts.remove(vm.host)
             del self._vms[vm.path]
             self._store.delete(vm.path)
             self._delete_disks(vm.document["disks"])
             vm.idle.set()
+        self.lost(vm)
 
     def _delete_disks(self, disks: Iterable[dict[str, Any]]) -> None:
         for disk in disks:
@@ -220,7 +228,6 @@ class Instances:
         kind = "preempted" if vm.is_spot else "hostError"
         self.record_event(f"compute.instances.{kind}", f"zones/{vm.zone}", vm.path, vm.document["id"])
         await self.halt(vm)
-        self.lost(vm)
 
     def set_metadata(self, vm: Vm, wanted: dict[str, Any]) -> None:
         """Replace the metadata. Raises ComputeError if the request's fingerprint is outdated."""
