@@ -14,9 +14,9 @@ def parse_time(text: str | None) -> datetime | None:
         return None
 
 
-def to_utc(text: object) -> str | None:
-    """Convert an RFC 3339 time (without an offset: UTC) to UTC, to the second; None for no time or an invalid one."""
-    moment = _in_utc(text if isinstance(text, str) else None)
+def to_utc(time: object) -> str | None:
+    """Return a time, also an RFC 3339 text (without an offset: UTC), in UTC to the second; None for anything else."""
+    moment = _in_utc(time if isinstance(time, (str, datetime)) else None)
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}" if moment else None
 
 
@@ -26,8 +26,8 @@ def format_utc(text: str | None) -> str | None:
     return f"{moment:%Y-%m-%d %H:%M:%SZ}" if moment else text
 
 
-def _in_utc(text: str | None) -> datetime | None:
-    moment = parse_time(text)
+def _in_utc(time: str | datetime | None) -> datetime | None:
+    moment = time if isinstance(time, datetime) else parse_time(time)
     if moment is not None:
         with suppress(OverflowError):
             return moment.replace(tzinfo=moment.tzinfo or timezone.utc).astimezone(timezone.utc)

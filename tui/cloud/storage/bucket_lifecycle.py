@@ -14,6 +14,7 @@ from tui.cloud.storage.buckets import Buckets, BucketUrl
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.creation.machine_request import CREATED_BY
 from tui.pod.resources import BUCKET, CloudResource, is_made_by_us
+from tui.text.timestamps import to_utc
 
 _REQUEST = "tpu-tui-request"
 """The label that distinguishes, after a lost answer, a bucket of this request from one of another request."""
@@ -52,7 +53,7 @@ class BucketLifecycle(Buckets):
             BUCKET,
             bucket.name,
             zone=str(bucket.location).lower(),
-            created=bucket.time_created.strftime("%Y-%m-%dT%H:%M:%SZ") if bucket.time_created else None,
+            created=to_utc(bucket.time_created),
             labels=dict(bucket.labels),
             made_by_us=True,
             cost_relevant=None if is_empty is None else not is_empty,

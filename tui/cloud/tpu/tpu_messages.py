@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.api_errors import without_event_id
@@ -20,6 +19,7 @@ from tui.pod.ports import TPU_NODE_PORT
 from tui.pod.slice import CORES_PER_WORKER, OS_LOGIN, Slice, Symptom
 from tui.pod.worker import SSH_PORT, Worker
 from tui.text.numbers import parse_integer
+from tui.text.timestamps import to_utc
 
 if TYPE_CHECKING:
     from google.cloud import tpu_v2
@@ -277,7 +277,5 @@ def _node_ids(spec: tpu_v2.QueuedResource.Tpu.NodeSpec, queued: str) -> list[str
 
 
 def _time(moment: Any) -> str | None:
-    """Format a time as RFC 3339 in UTC, to the second."""
-    if not isinstance(moment, datetime) or moment.timestamp() <= 0:
-        return None
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Format a time as RFC 3339 in UTC, to the second; the epoch stands for none."""
+    return to_utc(moment) if moment and moment.timestamp() > 0 else None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import timezone
 
 from tui.pod.creation.machine_request import STARTUP_SCRIPT, STARTUP_TIMEOUT_S
 from tui.pod.creation.slice_request import SliceRequest
+from tui.text.timestamps import to_utc
 
 _TYPES_OF_GA = ("v2", "v3", "v4")
 """The generations that `--type` has outside `gcloud alpha` (gcloud 528)."""
@@ -110,8 +110,7 @@ def _queue_options(request: SliceRequest) -> Iterator[Option]:
     if queue.valid_for_s is not None:
         yield "valid-until-duration", f"{queue.valid_for_s}s"
     if queue.valid_until is not None:
-        moment = queue.valid_until.astimezone(timezone.utc)
-        yield "valid-until-time", moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        yield "valid-until-time", to_utc(queue.valid_until)
 
 
 def join_pairs(pairs: Mapping[str, str]) -> str:

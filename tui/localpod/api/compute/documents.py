@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tui.localpod.api.compute.answers import IN_USE, ROOT, ComputeError, invalid_field, missing_path, now, relative
-from tui.localpod.api.compute.guard import GLOBAL
+from tui.localpod.api.compute.guard import GLOBAL, place_field
 from tui.pod.api_paths import last_part, region_of
 
 DISKS, IMAGES, TEMPLATES, POLICIES = "disks", "images", "instanceTemplates", "resourcePolicies"
@@ -131,9 +131,8 @@ class DocumentStore:
             "name": name,
             "selfLink": ROOT + path,
             **fields,
+            **place_field(self.project, "/".join(place)),
         }
-        if place[0] != GLOBAL:
-            document[singular(place[0])] = f"{ROOT}projects/{self.project}/{'/'.join(place)}"
         if labels and collection in _LABELLED:
             document["labels"] = labels
         self._documents[path] = document

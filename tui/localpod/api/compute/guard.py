@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from tui.localpod.api.compute.answers import ComputeError, missing_path
+from tui.localpod.api.compute.answers import ROOT, ComputeError, missing_path
 from tui.localpod.api.conditions import ServiceConditions
 
 GLOBAL = "global"
@@ -27,6 +27,11 @@ def place_of(request: web.Request) -> str:
         if place := request.match_info.get(name):
             return f"{name}s/{place}"
     return GLOBAL
+
+
+def place_field(project: str, place: str) -> dict[str, str]:
+    """Return the field that names a resource's zone or region."""
+    return {} if place == GLOBAL else {place.partition("/")[0].removesuffix("s"): f"{ROOT}projects/{project}/{place}"}
 
 
 class RequestGuard:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tui.aio.background_tasks import BackgroundTasks
 from tui.localpod.api.compute.answers import PROJECT, ROOT, ComputeError, answer, list_answer, missing, now
-from tui.localpod.api.compute.guard import GLOBAL, PLACES, Guard, place_of
+from tui.localpod.api.compute.guard import PLACES, Guard, place_field, place_of
 from tui.localpod.api.conditions import ServiceConditions
 
 _WAIT_S = 120.0
@@ -73,7 +73,7 @@ class ComputeOperations:
             "insertTime": now(),
             "startTime": now(),
             "selfLink": f"{ROOT}projects/{self._project}/{place}/operations/{name}",
-            **_scope(self._project, place),
+            **place_field(self._project, place),
         }
         self._documents[name] = operation
         return operation
@@ -114,8 +114,3 @@ class ComputeOperations:
         if operation is None:
             raise missing(request)
         return operation
-
-
-def _scope(project: str, place: str) -> dict[str, str]:
-    """Return the field that names an operation's zone or region."""
-    return {} if place == GLOBAL else {place.partition("/")[0].removesuffix("s"): f"{ROOT}projects/{project}/{place}"}

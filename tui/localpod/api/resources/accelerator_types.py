@@ -36,29 +36,26 @@ class SliceShape:
     """An accelerator type as the pod builds it.
 
     `cores` is the number of XLA devices per worker; None for `local-N`, where the creator or the pod decides.
-    `config_type` is the name of an AcceleratorConfig.Type; None for `local-N`, which the real API does not have.
+    `local-N`, which the real API does not have, has no topology.
     """
 
     name: str
     generation: str
     workers: int
     cores: int | None
-    config_type: str | None = None
     topology: str | None = None
 
 
 @functools.lru_cache(maxsize=1)
 def shapes() -> Mapping[str, SliceShape]:
     """Return every accelerator type on offer, by name."""
-    real = [_real(f"{generation}-{number}") for generation, table in _TOPOLOGIES.items() for number in table]
+    real = [
+        _real(f"{generation}-{number}", topology)
+        for generation, table in _TOPOLOGIES.items()
+        for number, topology in table.items()
+    ]
     local = [SliceShape(f"local-{workers}", "local", workers, None) for workers in range(1, MAX_WORKERS + 1)]
     return {shape.name: shape for shape in [*real, *local]}
-
-
-def shape_of_config(config_type: str, topology: str) -> SliceShape | None:
-    """Return the type that an AcceleratorConfig requests (`V4`, `2x2x2`), if it exists."""
-    config = (config_type, topology)
-    return next((shape for shape in shapes().values() if (shape.config_type, shape.topology) == config), None)
 
 
 def accelerator_type_for(workers: int, cores: int) -> str:
@@ -70,11 +67,7 @@ def accelerator_type_for(workers: int, cores: int) -> str:
     return f"local-{workers}"
 
 
-def _real(name: str) -> SliceShape:
+def _real(name: str, topology: str) -> SliceShape:
     kind = accelerator.parse(name)
     assert kind is not None, name
-    generation, _, number = name.rpartition("-")
-    topology = _TOPOLOGIES[generation][int(number)]
-    return SliceShape(
-        name, generation, kind.workers, kind.devices_per_worker, accelerator.CONFIG_TYPES[generation], topology
-    )
+    return SliceShape(name, kind.generation, kind.workers, kind.devices_per_worker, topology)

@@ -7,8 +7,9 @@ from typing import Any
 import google.cloud.tpu_v2.types as tpu
 
 from tui.localpod.api import rpc_errors
-from tui.localpod.api.resources.accelerator_types import SliceShape, shape_of_config, shapes
+from tui.localpod.api.resources.accelerator_types import SliceShape, shapes
 from tui.localpod.api.resources.resource_names import ResourceLocation
+from tui.pod.accelerator import CONFIG_TYPES
 from tui.pod.api_paths import last_part
 
 RUNTIME_VERSIONS = (
@@ -63,7 +64,7 @@ def requested_shape(place: ResourceLocation, node: tpu.Node) -> SliceShape:
     if tpu.Node.pb(node).HasField("accelerator_config"):
         config = node.accelerator_config
         requested = f"{_ConfigType(config.type_).name} of topology '{config.topology}'"
-        shape = shape_of_config(_ConfigType(config.type_).name, config.topology)
+        shape = next((shape for shape in shapes().values() if accelerator_config(shape) == config), None)
     else:
         requested = last_part(node.accelerator_type) or _DEFAULT_TYPE
         shape = shapes().get(requested)
@@ -87,9 +88,9 @@ def check_runtime_version(place: ResourceLocation, version: str) -> None:
 
 def accelerator_config(shape: SliceShape) -> tpu.AcceleratorConfig | None:
     """Return the shape as type and topology; None for `local-N`, which has neither."""
-    if shape.config_type is None:
+    if shape.topology is None:
         return None
-    return tpu.AcceleratorConfig(type_=_ConfigType[shape.config_type], topology=shape.topology)
+    return tpu.AcceleratorConfig(type_=_ConfigType[CONFIG_TYPES[shape.generation]], topology=shape.topology)
 
 
 def _accelerator_type(place: ResourceLocation, shape: SliceShape) -> tpu.AcceleratorType:
