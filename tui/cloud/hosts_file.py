@@ -107,12 +107,15 @@ def _text(path: Path) -> str:
 
 def _worker(index: int, entry: str, position: str) -> Worker:
     user, at, address = entry.rpartition("@")
-    if at and not _USER.fullmatch(user):
-        raise _invalid_line(entry, position)
-    host, port = _host_and_port(address, entry, position)
+    host, port_text = _host_and_port(address)
     is_address = _is_ip(host)
-    if not is_address and not _HOST.fullmatch(host):
-        raise _invalid_line(entry, position)
+    if (at and not _USER.fullmatch(user)) or not (is_address or _HOST.fullmatch(host)):
+        raise UsageError(f"not a worker: {_quote(entry)}", why=position, remedy=f"write {_FORM}")
+    port = SSH_PORT if port_text is None else parse_integer(port_text, MOST_PORT)
+    if not port:
+        raise UsageError(
+            f"no valid port in {_quote(entry)}", why=position, remedy=f"a port is a number from 1 to {MOST_PORT}"
+        )
     return Worker(
         index=index,
         hostname=None if is_address else host,
@@ -122,27 +125,16 @@ def _worker(index: int, entry: str, position: str) -> Worker:
     )
 
 
-def _host_and_port(address: str, entry: str, position: str) -> tuple[str, int]:
+def _host_and_port(address: str) -> tuple[str, str | None]:
+    """Split an address; the host is empty if it has none of the forms."""
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
-        if not bracket or not _is_ip(host) or (rest and not rest.startswith(":")):
-            raise _invalid_line(entry, position)
-        return host, _port(rest[1:], entry, position) if rest else SSH_PORT
+        is_valid = bracket and _is_ip(host) and rest[:1] in ("", ":")
+        return host if is_valid else "", rest[1:] if rest else None
     if address.count(":") > 1:
-        if not _is_ip(address):
-            raise _invalid_line(entry, position)
-        return address, SSH_PORT
+        return address if _is_ip(address) else "", None
     host, colon, port = address.partition(":")
-    return host, _port(port, entry, position) if colon else SSH_PORT
-
-
-def _port(text: str, entry: str, position: str) -> int:
-    port = parse_integer(text, MOST_PORT)
-    if not port:
-        raise UsageError(
-            f"no valid port in {_quote(entry)}", why=position, remedy=f"a port is a number from 1 to {MOST_PORT}"
-        )
-    return port
+    return host, port if colon else None
 
 
 def _is_ip(text: str) -> bool:
@@ -155,7 +147,3 @@ def _is_ip(text: str) -> bool:
 
 def _quote(entry: str) -> str:
     return repr(entry) if len(entry) <= _ENTRY_SHOWN else f"{entry[:_ENTRY_SHOWN]!r}…"
-
-
-def _invalid_line(entry: str, position: str) -> UsageError:
-    return UsageError(f"not a worker: {_quote(entry)}", why=position, remedy=f"write {_FORM}")
