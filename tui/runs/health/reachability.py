@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 
+from tui.aio.timeouts import within
 from tui.runs.keeper_timeouts import KeeperTimeouts
 
 RETRY_OTHERS_AFTER_S = 2.0
@@ -34,8 +36,8 @@ class Reachability:
         self._retries = 0
         """How often all lost workers were retried because another one had returned."""
         self._next_retry: asyncio.TimerHandle | None = None
-        self._change = _Signal()
-        self._new_patience = _Signal()
+        self._change = asyncio.Event()
+        self._new_patience = asyncio.Event()
         """Wakes the workers that wait for a retry, of which there may be thousands, so not at every change."""
 
     def mark_reachable(self, worker: int) -> None:
@@ -46,14 +48,14 @@ class Reachability:
         if worker not in self._ended:
             self._live.add(worker)
         if self._out.pop(worker, None) is not None:
-            self._change.notify()
+            _wake_all(self._change)
             if self._next_retry is None:
                 self._next_retry = asyncio.get_running_loop().call_later(RETRY_OTHERS_AFTER_S, self._retry_others)
 
     def _retry_others(self) -> None:
         self._next_retry = None
         self._retries += 1
-        self._new_patience.notify()
+        _wake_all(self._new_patience)
 
     def mark_unreachable(self, worker: int) -> bool:
         """Note that a session with the worker failed; return whether it was reachable before."""
@@ -78,7 +80,7 @@ class Reachability:
         """Note why the unreachable workers, or only those named, will never return (None: they may return)."""
         if (why, frozenset(workers)) != (self._gone_reason, self._gone):
             self._gone_reason, self._gone = why, frozenset(workers)
-            self._new_patience.notify()
+            _wake_all(self._new_patience)
 
     def gone_reason(self, worker: int) -> str | None:
         """Return why a worker will never return; None if that is not known."""
@@ -148,35 +150,29 @@ class Reachability:
             remaining = min(until - _now(), self.patience_for(worker) - self.seconds_unreachable(worker))
             if remaining <= 0 or self._retries > retries:
                 return True
-            await self._new_patience.wait(remaining)
+            await _wait_for(self._new_patience, remaining)
 
     async def wait_for_change(self, timeout: float | None = None) -> None:
         """Wait until a worker is lost, comes back or ends, for at most `timeout` seconds."""
-        await self._change.wait(timeout)
+        await _wait_for(self._change, timeout)
 
     def _notify(self) -> None:
         """Report that a worker was lost or has ended; while others are live, that changes no patience."""
-        self._change.notify()
+        _wake_all(self._change)
         if not self._live:
-            self._new_patience.notify()
+            _wake_all(self._new_patience)
 
 
-class _Signal:
-    """Wakes everything that waits for it."""
+async def _wait_for(change: asyncio.Event, timeout: float | None) -> None:
+    """Wait until the next `_wake_all`, for at most `timeout` seconds."""
+    with suppress(asyncio.TimeoutError):
+        await within(change.wait(), timeout)
 
-    def __init__(self) -> None:
-        self._next: asyncio.Future[None] | None = None
 
-    async def wait(self, timeout: float | None) -> None:
-        """Wait until the next `notify`, for at most `timeout` seconds."""
-        if self._next is None or self._next.done():
-            self._next = asyncio.get_running_loop().create_future()
-        await asyncio.wait({self._next}, timeout=timeout)
-
-    def notify(self) -> None:
-        """Wake everything that waits now."""
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
+def _wake_all(change: asyncio.Event) -> None:
+    """Wake everything that waits for a change now."""
+    change.set()
+    change.clear()
 
 
 def _now() -> float:
