@@ -8,15 +8,17 @@ import pytest
 
 from tests.console.stage import a_slice, begin, make_run, training_line, write
 from tui.commands.status import _found
+from tui.console.render.finding_lines import find_live_core_problems
 from tui.logs.demux import Demux
 from tui.reports.facts import facts_of_run, summary_of_run
-from tui.reports.findings import findings_of_run, marks_of_run, sentence
+from tui.reports.findings import findings_of, findings_of_run, marks_of_run, sentence, sentences
 from tui.reports.markdown import write_markdown
 from tui.reports.rates import rate_in_short, rate_in_words
 from tui.reports.status import status_document
 from tui.reports.summary import RunFacts, summarize
 from tui.runs.read.latest_figures import FiguresCache, LatestFigures
 from tui.runs.read.sample_reader import RunReader
+from tui.runs.record.findings import Finding
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 
@@ -205,6 +207,27 @@ def test_a_slow_core_that_keeps_step_is_reported_like_one_that_is_behind(directo
     assert printed["stragglers"] == (
         "core 7 (worker 0, 10.164.0.43) was slow when the run ended, at 40 % of the median pace: "
         "the other cores waited for it 60 % of the time"
+    )
+
+
+def test_where_lines_name_no_cores_the_workers_are_named() -> None:
+    demux = Demux()
+    for step in range(30):
+        for worker in range(6):
+            loss = "nan" if worker else "1.5"
+            line = f"completed step: {step}, Tokens/s/device: 50, loss: {loss}"
+            demux.feed(worker, f"{line}\n".encode(), now=START + step)
+    snapshot = demux.snapshot(START + 30)
+    recorded = (Finding("loss", None, 2, loss="nan"),)
+    assert [text for text, _ in sentences(findings_of(recorded, snapshot), is_over=False)] == [
+        *(f"the loss is nan on worker {worker}, since step 0" for worker in (2, 1, 3)),
+        "also workers 4-5",
+    ]
+    (nan, _) = find_live_core_problems(None, snapshot, frozenset())[0]
+    assert nan == "nan: worker 1, 2, 3, 4, 5, since step 0"
+    assert (
+        "Workers 1-5 have a loss that is not a finite number, since step 0."
+        in summarize(RunFacts("a"), snapshot).remarks
     )
 
 

@@ -53,8 +53,9 @@ def findings_of(
     return (*(_with(finding, newest.get(_key(finding))) for finding in recorded), *by_logs_alone)
 
 
-def _key(finding: Finding) -> tuple[bool, int | None]:
-    return finding.kind == LOSS, finding.core
+def _key(finding: Finding) -> tuple[bool, int | None, int | None]:
+    """Return whether the finding is about a loss, and its core or, if no line names one, its worker."""
+    return finding.kind == LOSS, finding.core, finding.worker if finding.core is None else None
 
 
 def _ended_sooner(finding: Finding, first_failure: int | None) -> bool:
@@ -179,14 +180,12 @@ def shown_figures(status: RunStatus, figures: LatestFigures | None) -> str:
 
 def place_of(finding: Finding) -> str:
     """Return `core 37 (worker 4, 127.0.4.5)`, without unknown parts."""
-    named = "the job" if finding.core is None else f"core {finding.core}"
-    location = _location(finding)
-    return f"{named} ({location})" if location else named
-
-
-def _location(finding: Finding) -> str:
-    worker = None if finding.worker is None else f"worker {finding.worker}"
-    return ", ".join(part for part in (worker, finding.address) if part)
+    core, worker = (
+        None if number is None else f"{noun} {number}"
+        for noun, number in (("core", finding.core), ("worker", finding.worker))
+    )
+    named, *location = [part for part in (core, worker, finding.address) if part] or ["the job"]
+    return f"{named} ({', '.join(location)})" if location else named
 
 
 def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, Finding]]:
@@ -201,8 +200,10 @@ def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, 
             listed += [(sentence(finding, is_over=is_over), finding) for finding in alike[:MOST_NAMED]]
             rest = alike[MOST_NAMED:]
             if rest:
-                cores = (finding.core for finding in rest if finding.core is not None)
-                listed.append((f"also {name_ranks('core', cores)}", rest[0]))
+                cores = [finding.core for finding in rest if finding.core is not None]
+                workers = (finding.worker for finding in rest if finding.worker is not None)
+                named = name_ranks("core", cores) if cores else name_ranks("worker", workers)
+                listed.append((f"also {named}", rest[0]))
     return listed
 
 

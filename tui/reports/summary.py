@@ -289,8 +289,8 @@ def _core_remarks(snapshot: Snapshot) -> list[str]:
             continue
         cores = [row.core for row in rows if row.core is not None]
         owners = sorted({row.worker for row in rows if row.worker is not None})
-        location = f" ({name_ranks('worker', owners)})" if owners else ""
-        subject = name_ranks("Core", cores) if cores else "The stream"
+        location = f" ({name_ranks('worker', owners)})" if owners and cores else ""
+        subject = name_ranks("Core", cores) if cores else name_ranks("Worker", owners) if owners else "The stream"
         since = _since(rows) if state is CoreState.NAN else ""
         remarks.append(f"{subject}{location} {'has' if len(rows) == 1 else 'have'} {problem}{since}.")
     return remarks

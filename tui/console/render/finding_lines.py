@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tui.logs._compat_numpy import Bools
 from tui.logs.core_row import UNKNOWN
 from tui.logs.snapshot import CoreState
 from tui.reports.findings import findings_of, findings_of_run, marks, sentences, straggler_in_short
@@ -25,9 +26,9 @@ def find_live_core_problems(status: RunStatus | None, snapshot: Snapshot, unseen
     """Return NaN cores and stragglers of a live run or a saved log, except stragglers on `unseen` workers."""
     lines: ToneLines = []
     if snapshot.nan_cores:
-        lines.append((_name_cores("nan", snapshot.nan_cores) + _since(snapshot), "bad"))
+        lines.append((_name_rows("nan", snapshot, snapshot.state == CoreState.NAN) + _since(snapshot), "bad"))
     behind = _behind(snapshot, unseen)
-    if behind:
+    if behind.any():
         lines.append((_stragglers(status, snapshot, behind), "warn"))
     return lines
 
@@ -44,9 +45,14 @@ def format_marks(feed: Feed) -> tuple[str, str]:
     return marks(findings), "bad" if is_broken else "warn"
 
 
-def _name_cores(kind: str, cores: tuple[int | None, ...]) -> str:
-    names = ", ".join("?" if core is None else str(core) for core in cores[:_MOST_NAMED])
-    return f"{kind}: core {names}" + (f" and {len(cores) - _MOST_NAMED} more" if len(cores) > _MOST_NAMED else "")
+def _name_rows(kind: str, snapshot: Snapshot, flagged: Bools) -> str:
+    """Return `nan: core 1, 2`, with the workers where no line names a core; only the kind where none names either."""
+    numbers = (snapshot.core if snapshot.noun == "core" else snapshot.worker)[flagged]
+    if (numbers == UNKNOWN).all():
+        return kind
+    names = ", ".join("?" if number == UNKNOWN else str(number) for number in numbers[:_MOST_NAMED].tolist())
+    more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
+    return f"{kind}: {snapshot.noun} {names}{more}"
 
 
 def _since(snapshot: Snapshot) -> str:
@@ -66,24 +72,23 @@ def _tone(finding: Finding) -> str:
     return "dim" if not finding.is_open else "warn" if finding.is_straggling else "bad"
 
 
-def _stragglers(status: RunStatus | None, snapshot: Snapshot, cores: tuple[int | None, ...]) -> str:
+def _stragglers(status: RunStatus | None, snapshot: Snapshot, flagged: Bools) -> str:
     """Return the stragglers; where the slowest is, how slow it is, and what waiting for it costs."""
-    recorded = () if status is None else status.findings
+    recorded, count = () if status is None else status.findings, int(np.count_nonzero(flagged))
     stragglers = [finding for finding in findings_of(recorded, snapshot) if finding.is_straggling and finding.is_open]
+    cores = snapshot.core[flagged].tolist()
     slowest = max(
-        (finding for finding in stragglers if finding.core in cores),
+        (finding for finding in stragglers if (UNKNOWN if finding.core is None else finding.core) in cores),
         key=lambda finding: finding.share or 0.0,
         default=None,
     )
-    if slowest is None or (slowest.share is None and (slowest.worker is None or len(cores) > 1)):
-        return _name_cores("straggler", cores)
+    if slowest is None or (slowest.share is None and (slowest.worker is None or count > 1)):
+        return _name_rows("straggler", snapshot, flagged)
     text = straggler_in_short(slowest)
-    return f"straggler: {text}" if len(cores) == 1 else f"{_name_cores('straggler', cores)}; slowest: {text}"
+    return f"straggler: {text}" if count == 1 else f"{_name_rows('straggler', snapshot, flagged)}; slowest: {text}"
 
 
-def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> tuple[int | None, ...]:
+def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> Bools:
     """Return the stragglers, except on workers without a connection: those may be as far as the others."""
-    if not unseen:
-        return snapshot.stragglers
-    flagged = (snapshot.state == CoreState.STRAGGLER) & ~np.isin(snapshot.worker, list(unseen))
-    return tuple(int(core) for core in snapshot.core[flagged])
+    flagged: Bools = (snapshot.state == CoreState.STRAGGLER) & ~np.isin(snapshot.worker, list(unseen))
+    return flagged
