@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -72,6 +75,24 @@ def test_a_missing_object_is_not_reported_as_a_missing_bucket(object_store: str)
 def test_an_error_of_the_file_system_is_reported_in_a_sentence(ask: Callable[[str], object], tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match=r"Cannot \w+( for)? .*/xxx.*: File name too long\."):
         ask(f"{tmp_path}/{'x' * 300}")
+
+
+def test_of_several_writers_of_a_new_file_one_writes_it(tmp_path: Path) -> None:
+    together = threading.Barrier(4)
+
+    def write(number: int) -> bool:
+        together.wait()
+        with contextlib.suppress(objects.TakenError):
+            objects.write(str(tmp_path / "new"), b"%d" % number, new=True)
+            return True
+        return False
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(10):
+            wrote = list(pool.map(write, range(4)))
+            assert wrote.count(True) == 1
+            assert objects.read(str(tmp_path / "new")) == b"%d" % wrote.index(True)
+            (tmp_path / "new").unlink()
 
 
 def pipe(path: Path) -> None:

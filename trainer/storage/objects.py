@@ -158,22 +158,31 @@ def open_object(url: str) -> Iterator[ObjectStream]:
 def write(url: str, content: bytes, *, new: bool = False, patience: float | None = None) -> None:
     """Write a whole file or object; a local file appears complete or not at all.
 
-    With `new` it must not exist yet, or TakenError is raised. `patience` is how many seconds an upload is tried
-    again; None: two minutes, the default of Google's client.
+    With `new` it must not exist yet, or TakenError is raised; a new local file is empty until it is complete.
+    `patience` is how many seconds an upload is tried again; None: two minutes, the default of Google's client.
     """
     if is_bucket(url):
         upload(url, content, 0 if new else None, patience)
         return
     path = Path(url)
-    if new and path.exists():
-        raise TakenError(f"There is {url} already")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if new and not _take_name(path):
+            raise TakenError(f"There is {url} already")
         with temp_files.replace_file(path) as stream:
             stream.write(content)
     except OSError as error:
         remedy = "Make room there, or choose another place" if error.errno in FULL else ""
         raise TrainerError(f"Cannot write {url}", why=error.strerror or str(error), remedy=remedy) from error
+
+
+def _take_name(path: Path) -> bool:
+    """Make an empty file, to be replaced by a whole one; return False if another writer has made one."""
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def upload(url: str, content: bytes, replaces: int | None = None, patience: float | None = None) -> int:
