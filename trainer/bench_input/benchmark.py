@@ -294,12 +294,8 @@ def parser() -> argparse.ArgumentParser:
     add("--work", metavar="DIR", help="where to lay everything out: a disk (default: the system's /tmp)")
     add("--shards", type=_whole, default=SHARDS, help=f"number of shards {default}")
     add("--batch", type=_whole, default=64, help=f"samples in a batch {default}")
-    add(
-        "--size",
-        type=partial(_whole, least=LARGEST_STRIDE, most=LARGEST_SIDE),
-        default=224,
-        help=f"pixels per side {default}",
-    )
+    side = partial(_whole, least=LARGEST_STRIDE, most=LARGEST_SIDE)
+    add("--size", type=side, default=224, help=f"pixels per side {default}")
     add("--buffer", type=_whole, default=1000, help=f"samples held to be shuffled {default}")
     loaders = "loader processes of the trainer's rows (default: 0, threads only)"
     add("--loaders", type=partial(_whole, least=0, most=MOST_LOADERS), default=0, help=loaders)

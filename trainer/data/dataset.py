@@ -57,13 +57,11 @@ class Dataset:
 
 def find(config: TrainConfig, world: int) -> Dataset:
     """List and count the shards; raise TrainerError where they cannot feed `world` ranks."""
-    found = _fake_data(config.data) if config.data.fake else _find_shards(config, world)
+    data = config.data
+    fake = Dataset(None, None, data.classes or FAKE_CLASSES, data.image_size or DEFAULT_SIZE)
+    found = fake if data.fake else _find_shards(config, world)
     _check_norm(config, found.image_size)
     return found
-
-
-def _fake_data(data: DataConfig) -> Dataset:
-    return Dataset(None, None, data.classes or FAKE_CLASSES, data.image_size or DEFAULT_SIZE)
 
 
 def _find_shards(config: TrainConfig, world: int) -> Dataset:
