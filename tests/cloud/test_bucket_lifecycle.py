@@ -98,7 +98,7 @@ async def test_only_buckets_of_tpu_tui_are_listed_and_marked_if_they_are_empty(
     (tmp_path / "x").write_text("x")
     await buckets.upload(tmp_path / "x", full / "x")
 
-    rows = {row.name: row for row in await buckets.list_own()}
+    rows = {row.name: row for row in (await buckets.list_own()).resources}
 
     assert rows.keys() == {"night-runs", "full-runs"}, "the store's first bucket, shards, has no label"
     empty, used = rows["night-runs"], rows["full-runs"]
@@ -210,7 +210,7 @@ async def test_a_deletion_whose_answer_is_lost_has_succeeded(loses_deletion: Buc
 async def test_soft_deleted_objects_count_as_stored_and_an_expired_page_token_restarts_the_list(
     loses_deletion: BucketLifecycle,
 ) -> None:
-    (row,) = await loses_deletion.list_own()
+    (row,) = (await loses_deletion.list_own()).resources
     assert (row.name, row.is_empty, row.cost_relevant) == ("night-runs", False, True)
     assert _LosesDeletion.deletions == ["token"]
     facts = await loses_deletion.facts(URL)

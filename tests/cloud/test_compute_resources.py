@@ -19,6 +19,7 @@ from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.compute.resource_rows import attach_slices, disk_row, image_row
 from tui.errors import CloudError, UsageError
 from tui.localpod.api.compute.documents import DISKS, IMAGES
+from tui.pod.resources import ResourceListing
 from tui.settings import Settings
 
 ZONE = "zones/local-a"
@@ -57,10 +58,11 @@ async def test_disks_and_images_are_rows_with_age_size_labels_and_maker(served: 
     served.add("other")
     served.compute.store.insert(IMAGES, "global", {"name": "base", "sourceDisk": PATH})
 
-    disks, problems = await served.client().disks()
-    (image,) = await served.client().images()
+    listing = await served.client().disks()
+    disks, problems = listing.resources, listing.problems
+    (image,) = (await served.client().images()).resources
 
-    assert problems == []
+    assert problems == ()
     data, other = disks
     assert (data.kind, data.name, data.zone, data.state) == ("disk", "data", "local-a", "READY")
     assert (data.size_gb, data.labels, data.made_by_us, data.cost_relevant) == (200.0, OWN, True, True)
@@ -78,7 +80,7 @@ async def test_every_page_is_read_and_the_list_restarts_when_a_page_token_expire
         served.add(f"disk-{number}")
     served.compute.faults.expired_page_tokens = 2
 
-    disks, _ = await served.client().disks()
+    disks = (await served.client().disks()).resources
 
     assert [disk.name for disk in disks] == [f"disk-{number}" for number in range(5)]
     served.compute.faults.expired_page_tokens = FOREVER
@@ -92,7 +94,7 @@ async def test_a_request_is_repeated_after_the_wait_that_a_busy_service_names(se
     served.compute.faults.retry_after_seconds = 1
     began = time.monotonic()
 
-    disks, _ = await served.client().disks()
+    disks = (await served.client().disks()).resources
 
     assert len(disks) == 1
     assert time.monotonic() - began >= 1.0, "the wait was kept"
@@ -107,7 +109,7 @@ async def test_only_the_configured_zones_are_listed(served: Served) -> None:
     served.compute.store.insert(DISKS, "regions/local", {"name": "regional"})
     served.compute.store.insert(DISKS, "zones/far-b", {"name": "far"})
 
-    disks, _ = await served.client(zones=("local-a",)).disks()
+    disks = (await served.client(zones=("local-a",)).disks()).resources
 
     assert [disk.name for disk in disks] == ["regional", "data"]
 
@@ -116,7 +118,8 @@ async def test_a_zone_that_does_not_answer_is_a_problem_and_the_others_are_liste
     served.compute.store.insert(DISKS, "zones/far-b", {"name": "far"})
     served.compute.faults.unavailable["local-a"] = FOREVER
 
-    disks, (problem,) = await served.client().disks()
+    listing = await served.client().disks()
+    disks, (problem,) = listing.resources, listing.problems
 
     assert [disk.name for disk in disks] == ["far"]
     assert problem.sentence == "disks in local-a cannot be listed: the zone did not answer"
@@ -141,8 +144,8 @@ async def test_a_disk_and_an_image_are_deleted_and_deleting_them_again_is_no_err
     served.add("data")
     served.compute.store.insert(IMAGES, "global", {"name": "base", "sourceDisk": PATH})
     client = served.client()
-    (disk,), _ = await client.disks()
-    (image,) = await client.images()
+    (disk,) = (await client.disks()).resources
+    (image,) = (await client.images()).resources
 
     lines = [line for one in (disk, image) async for line in client.delete(one)]
 
@@ -163,7 +166,7 @@ async def test_a_disk_of_a_slice_shows_its_user_and_is_not_deleted(served: Serve
         parent = "projects/local/locations/local-a"
         made = await call("create_node", parent=parent, node_id="pod", node=node(data_disks=disks))
         await call.succeeded(made)
-    (disk,), _ = await served.client().disks()
+    (disk,) = (await served.client().disks()).resources
 
     assert disk.used_by is not None
     assert disk.used_by[0].startswith("t1v-n-")
@@ -175,7 +178,7 @@ async def test_a_disk_of_a_slice_shows_its_user_and_is_not_deleted(served: Serve
 
 async def test_a_deletion_that_fails_half_way_reports_the_error_of_its_operation(served: Served) -> None:
     served.add("data")
-    (disk,), _ = await served.client().disks()
+    (disk,) = (await served.client().disks()).resources
     served.compute.faults.hold_operations()
     deletion = served.client().delete(disk)
     assert await anext(deletion) == "requested the deletion of disk data"
@@ -238,14 +241,14 @@ async def test_google_cloud_compute_makes_lists_labels_and_deletes_the_resources
             wait(disks.delete(**place, disk="data"), images.delete(project="local", image="base"))
 
     by_google = await asyncio.to_thread(make)
-    (disk,), _ = await served.client().disks()
-    (image,) = await served.client().images()
+    (disk,) = (await served.client().disks()).resources
+    (image,) = (await served.client().images()).resources
     assert [(one.name, dict(one.labels)) for one in by_google] == [("data", OWN), ("data", OWN), ("base", {})]
     assert (disk.name, disk.labels, disk.size_gb) == ("data", OWN, float(by_google[0].size_gb))
     assert image.name == "base"
     await asyncio.to_thread(remove)
-    assert await served.client().disks() == ([], [])
-    assert await served.client().images() == []
+    assert await served.client().disks() == ResourceListing()
+    assert await served.client().images() == ResourceListing()
 
 
 def test_invalid_sizes_and_times_are_unknown() -> None:

@@ -162,9 +162,9 @@ async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_
         await run.json("compute", "disks", "create", "data", "--size=20GB", "--labels=created-by=tpu-tui")
         image = ("compute", "images", "create", "base", "--source-disk=data", "--source-disk-zone=local-a")
         (made,) = await run.json(*image)
-        (disk,), _ = await resource_api.disks()
+        (disk,) = (await resource_api.disks()).resources
         assert (disk.name, disk.size_gb, disk.made_by_us, disk.used_by) == ("data", 20.0, True, ())
-        assert [one.name for one in await resource_api.images()] == [made["name"]] == ["base"]
+        assert [one.name for one in (await resource_api.images()).resources] == [made["name"]] == ["base"]
 
         api = TpuApi(settings)
         request = SliceRequest(
@@ -183,7 +183,11 @@ async def test_gcloud_and_tpu_tui_agree_on_disks_and_images_that_cost_money(tmp_
             _ = [step async for step in api.create(missing)]
         await api.close()
 
-        _ = [line for one in (disk, *await resource_api.images()) async for line in resource_api.delete(one)]
+        _ = [
+            line
+            for one in (disk, *(await resource_api.images()).resources)
+            async for line in resource_api.delete(one)
+        ]
         assert await run.json("compute", "disks", "list") == []
-        assert await resource_api.images() == []
+        assert (await resource_api.images()).resources == ()
     await compute.close()

@@ -12,7 +12,7 @@ from tui.cloud.api_errors import is_missing
 from tui.cloud.instance_groups.group_messages import with_node
 from tui.cloud.instance_groups.instance_groups import GroupListing, InstanceGroups, is_forbidden
 from tui.cloud.instance_groups.node_pairing import pair_nodes
-from tui.cloud.inventory import Listing, no_such_slice, or_error, pick_slice
+from tui.cloud.inventory import Listing, no_such_slice, or_error, or_problem, pick_slice
 from tui.cloud.tpu.tpu_api import TpuApi
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.instance_group import InstanceGroup
@@ -66,9 +66,7 @@ class CloudInventory:
         """Return all groups with their TPU Nodes. Raises CloudError where they cannot be listed."""
         if self.groups is None:
             return GroupListing()
-        nodes, groups = await asyncio.gather(or_error(self.tpu.nodes()), self.groups.list_groups())
-        if isinstance(nodes, TpuTuiError):
-            return replace(groups, problems=(*groups.problems, nodes))
+        nodes, groups = await asyncio.gather(or_problem(self.tpu.nodes(), Listing), self.groups.list_groups())
         paired = pair_nodes(groups.groups, nodes.slices)
         return GroupListing(tuple(paired), (*groups.problems, *nodes.problems))
 

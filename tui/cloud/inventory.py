@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +12,7 @@ from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 
 Answer = TypeVar("Answer")
+Found = TypeVar("Found")
 
 _NAMES_SHOWN = 8
 
@@ -106,6 +107,14 @@ async def or_error(answer: Awaitable[Answer]) -> Answer | TpuTuiError:
         return await answer
     except TpuTuiError as error:
         return error
+
+
+async def or_problem(answer: Awaitable[Found], listing: Callable[..., Found]) -> Found:
+    """Return the answer to a request for a listing; where it fails, an empty listing with the error."""
+    try:
+        return await answer
+    except TpuTuiError as error:
+        return listing(problems=(error,))
 
 
 async def gather_answers(requests: Iterable[Awaitable[Answer]]) -> tuple[list[Answer], list[TpuTuiError]]:

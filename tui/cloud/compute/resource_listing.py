@@ -11,8 +11,7 @@ from typing import Any
 
 from tui.cloud.compute.compute_requests import INSTANCE_ADMIN, ComputeRequests
 from tui.cloud.compute.resource_rows import disk_row, image_row, policy_row, template_row
-from tui.errors import CloudError
-from tui.pod.resources import DISK, GROUP, IMAGE, POLICY, TEMPLATE, CloudResource
+from tui.pod.resources import DISK, GROUP, IMAGE, POLICY, TEMPLATE, CloudResource, ResourceListing
 from tui.settings import Settings
 
 COLLECTIONS = {
@@ -26,8 +25,6 @@ COLLECTIONS = {
 _PLURALS = {POLICY: "policies"}
 _STORAGE_ADMIN = "roles/compute.storageAdmin"
 """Permits listing and deleting disks and images."""
-Rows = tuple[list[CloudResource], list[CloudError]]
-"""Resources, and an error for each place that did not answer."""
 _ZONE = re.compile(r".+-[a-z]")
 """A zone's name; a region's ends with a digit."""
 
@@ -39,25 +36,25 @@ class ComputeResources:
         self._settings = settings
         self._patience = patience
 
-    async def disks(self) -> Rows:
+    async def disks(self) -> ResourceListing:
         """Return the disks. Raises CloudError."""
         return await self._everywhere(DISK, lambda disk, _: disk_row(disk))
 
-    async def templates(self) -> Rows:
+    async def templates(self) -> ResourceListing:
         """Return the instance templates. Raises CloudError."""
         return await self._everywhere(TEMPLATE, template_row)
 
-    async def policies(self) -> Rows:
+    async def policies(self) -> ResourceListing:
         """Return the policies that shape groups: the workload policies. Raises CloudError."""
         return await self._everywhere(
             POLICY, lambda policy, _: policy_row(policy), keep=lambda policy: "workloadPolicy" in policy
         )
 
-    async def images(self) -> list[CloudResource]:
+    async def images(self) -> ResourceListing:
         """Return the project's own images. Raises CloudError."""
         async with self._requests(IMAGE) as requests:
             images = await requests.items("images cannot be listed", "compute.images.list", "global/images")
-        return [*map(image_row, images)]
+        return ResourceListing(tuple(map(image_row, images)))
 
     async def delete(self, resource: CloudResource) -> AsyncIterator[str]:
         """Delete a resource and yield the progress; a resource that is already gone is not an error."""
@@ -73,14 +70,15 @@ class ComputeResources:
         kind: str,
         row: Callable[[Mapping[str, Any], str], CloudResource],
         keep: Callable[[Mapping[str, Any]], bool] = lambda _: True,
-    ) -> Rows:
+    ) -> ResourceListing:
         """Return the rows of a collection in all places; `row` converts a document of the API, given the project."""
         collection = COLLECTIONS[kind]
         async with self._requests(kind) as requests:
             documents, problems = await requests.aggregated(
                 _PLURALS.get(kind, f"{kind}s"), f"compute.{collection}.list", collection
             )
-        return [row(document, requests.project) for document in documents if keep(document)], problems
+        rows = (row(document, requests.project) for document in documents if keep(document))
+        return ResourceListing(tuple(rows), tuple(problems))
 
     def _requests(self, kind: str) -> ComputeRequests:
         role = _STORAGE_ADMIN if kind in (DISK, IMAGE) else INSTANCE_ADMIN

@@ -13,7 +13,7 @@ from typing import Any
 from tui.cloud.storage.buckets import Buckets, BucketUrl
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.pod.creation.machine_request import CREATED_BY
-from tui.pod.resources import BUCKET, CloudResource, is_made_by_us
+from tui.pod.resources import BUCKET, CloudResource, ResourceListing, is_made_by_us
 from tui.text.timestamps import to_utc
 
 _REQUEST = "tpu-tui-request"
@@ -39,13 +39,13 @@ class BucketFacts:
 class BucketLifecycle(Buckets):
     """The project's buckets as a whole. Each method raises UsageError or CloudError."""
 
-    async def list_own(self) -> list[CloudResource]:
+    async def list_own(self) -> ResourceListing:
         """Return the project's buckets that tpu-tui created, each with whether nothing is stored in it."""
         client = await self._open()
         options = self._options()
         buckets = await self._ask("buckets cannot be listed", partial(_list_buckets, client, options), _ADMIN)
         own = [bucket for bucket in buckets if is_made_by_us(bucket.labels)]
-        return list(await asyncio.gather(*(self._row(client, bucket) for bucket in own)))
+        return ResourceListing(tuple(await asyncio.gather(*(self._row(client, bucket) for bucket in own))))
 
     async def _row(self, client: Any, bucket: Any) -> CloudResource:
         is_empty = await self._is_empty(client, bucket)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 from tui.cloud.compute.resource_listing import ComputeResources
 from tui.cloud.compute.resource_rows import attach_slices
+from tui.cloud.instance_groups.instance_groups import GroupListing
+from tui.cloud.inventory import Listing, or_problem
 from tui.cloud.storage.bucket_lifecycle import BucketLifecycle
 from tui.errors import TpuTuiError
 from tui.operator.connections import Connections
@@ -28,8 +30,6 @@ from tui.pod.resources import GROUP, QUEUED, TEMPLATE, CloudResource, ResourceLi
 if TYPE_CHECKING:
     from tui.cloud.tpu.tpu_api import TpuApi
 
-Answer = TypeVar("Answer")
-
 
 class Resources:
     """Slices, queued resources, groups and what they are made of, disks, and the buckets that tpu-tui created."""
@@ -44,49 +44,41 @@ class Resources:
         Raises UsageError with a hosts file, whose machines are not in Google Cloud.
         """
         tpu, compute = self._tpu, ComputeResources(self._connections.settings)
-        problems: list[TpuTuiError] = []
         async with self._buckets() as buckets:
             slices, queued, disks, of_groups, own_buckets, statuses = await asyncio.gather(
-                _read(tpu.nodes, problems),
-                _read(tpu.queued_requests, problems),
-                _read(compute.disks, problems),
+                or_problem(tpu.nodes(), Listing),
+                or_problem(tpu.queued_requests(), QueuedListing),
+                or_problem(compute.disks(), ResourceListing),
                 self.list_compute(),
-                _read(buckets.list_own, problems),
+                or_problem(buckets.list_own(), ResourceListing),
                 asyncio.to_thread(self._runs.list_statuses),
             )
-        tpu_slices = slices.slices if slices else ()
-        requests = (queued or QueuedListing()).requests
-        for part in (slices, queued):
-            problems += part.problems if part else ()
-        is_whole = slices is not None and queued is not None and not (slices.problems or queued.problems)
-        problems += (*(disks[1] if disks else ()), *of_groups.problems)
-        rows = slice_rows(tpu_slices, [status.run for status in statuses if not status.state.is_over])
+        is_whole = not (slices.problems or queued.problems)
+        rows = slice_rows(slices.slices, [status.run for status in statuses if not status.state.is_over])
         rows = attach_groups(rows, of_groups.resources)
-        rows += queued_rows(requests, rows, is_whole)
-        rows += attach_slices(disks[0] if disks else (), disk_users(tpu_slices, requests), slices_known=is_whole)
+        rows += queued_rows(queued.requests, rows, is_whole)
+        users = disk_users(slices.slices, queued.requests)
+        rows += attach_slices(disks.resources, users, slices_known=is_whole)
         rows += of_groups.resources
-        rows += bucket_rows(own_buckets or (), [status.run for status in statuses])
-        return ResourceListing(tuple(in_order_of_cost(rows)), _each_once(problems))
+        rows += bucket_rows(own_buckets.resources, [status.run for status in statuses])
+        problems = _problems_of(slices, queued, disks, of_groups, own_buckets)
+        return ResourceListing(tuple(in_order_of_cost(rows)), problems)
 
     async def list_compute(self) -> ResourceListing:
         """Return the groups, templates, policies and images, each with its users, and what could not be listed."""
-        compute, problems = ComputeResources(self._connections.settings), list[TpuTuiError]()
+        compute = ComputeResources(self._connections.settings)
         groups, templates, policies, images, statuses = await asyncio.gather(
-            _read(self._connections.cloud.list_groups, problems),
-            _read(compute.templates, problems),
-            _read(compute.policies, problems),
-            _read(compute.images, problems),
+            or_problem(self._connections.cloud.list_groups(), GroupListing),
+            or_problem(compute.templates(), ResourceListing),
+            or_problem(compute.policies(), ResourceListing),
+            or_problem(compute.images(), ResourceListing),
             asyncio.to_thread(self._runs.list_statuses),
         )
         live = [status.run for status in statuses if not status.state.is_over]
-        rows = [*group_rows(groups.groups if groups else (), live), *(images or ())]
-        incomplete = [] if groups and not groups.problems else [GROUP]
-        problems += groups.problems if groups else ()
-        for part in (templates, policies):
-            rows += part[0] if part else ()
-            problems += part[1] if part else ()
-        incomplete += [] if templates and not templates[1] else [TEMPLATE]
-        return ResourceListing(tuple(attach_users(rows, incomplete)), _each_once(problems))
+        rows = [*group_rows(groups.groups, live), *images.resources, *templates.resources, *policies.resources]
+        incomplete = [kind for kind, listing in ((GROUP, groups), (TEMPLATE, templates)) if listing.problems]
+        problems = _problems_of(groups, templates, policies, images)
+        return ResourceListing(tuple(attach_users(rows, incomplete)), problems)
 
     def delete(self, resources: Sequence[CloudResource], *, only_unused: bool = False) -> AsyncIterator[DeletionStep]:
         """Delete resources of the last listing, those that use others first; yield the progress of each.
@@ -133,14 +125,6 @@ class Resources:
         return self._connections.cloud.tpu
 
 
-async def _read(call: Callable[[], Awaitable[Answer]], problems: list[TpuTuiError]) -> Answer | None:
-    """Return an answer; add the error to the problems and return None where there is none."""
-    try:
-        return await call()
-    except TpuTuiError as error:
-        problems.append(error)
-        return None
-
-
-def _each_once(problems: Sequence[TpuTuiError]) -> tuple[TpuTuiError, ...]:
-    return tuple({str(problem): problem for problem in problems}.values())
+def _problems_of(*listings: Listing | QueuedListing | GroupListing | ResourceListing) -> tuple[TpuTuiError, ...]:
+    """Return the problems of all listings, each once."""
+    return tuple({str(problem): problem for listing in listings for problem in listing.problems}.values())

@@ -124,7 +124,7 @@ class DocumentStore:
     def add(self, path: str, fields: dict[str, Any], labels: dict[str, str] | None = None) -> dict[str, Any]:
         """Add a resource with its own fields and those that every resource has; return its document."""
         _, _, *place, collection, name = path.split("/")
-        document = {
+        document: dict[str, Any] = {
             "kind": f"compute#{singular(collection)}",
             "id": str(secrets.randbits(62) | 1),
             "creationTimestamp": now(),
