@@ -112,9 +112,9 @@ def update_paths(wanted: tpu.Node, mask: Iterable[str]) -> list[str]:
 
 def apply_update(node: tpu.Node, wanted: tpu.Node, paths: Sequence[str], workers: Sequence[HostedWorker]) -> None:
     """Apply the fields of a checked mask."""
-    FieldMask(paths=paths).MergeMessage(
-        tpu.Node.pb(wanted), tpu.Node.pb(node), replace_message_field=True, replace_repeated_field=True
-    )
+    source = tpu.Node.pb(wanted)
+    source.network_config.SetInParent()  # of an absent message, no field would be merged
+    FieldMask(paths=paths).MergeMessage(source, tpu.Node.pb(node), True, True)
     if "network_config.enable_external_ips" in paths:
         set_workers(node, workers)
 
