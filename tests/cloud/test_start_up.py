@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+import types
 from pathlib import Path
 
+import pytest
+
 from tests.cloud.conftest import Cloud
+from tui.cloud.google_import import import_google
 
 ASK = """
 import asyncio, sys
@@ -36,3 +41,23 @@ async def test_slices_are_listed_without_the_rest_client_that_is_never_used(clou
     asking = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe)
     out, errors = await asking.communicate()
     assert out.decode().splitlines() == ["['pod'] False", "True"], errors.decode()
+
+
+def test_two_threads_import_googles_libraries_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = ("slowly_imported_one", "slowly_imported_two")
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, types.ModuleType(name))
+        del sys.modules[name]
+        (tmp_path / f"{name}.py").write_text(
+            "import time\nbegun = time.monotonic()\ntime.sleep(0.2)\nended = time.monotonic()"
+        )
+    threads = [threading.Thread(target=import_google, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    earlier, later = sorted((sys.modules[name] for name in names), key=lambda module: module.begun)
+    assert earlier.ended <= later.begun

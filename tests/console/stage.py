@@ -207,6 +207,7 @@ def training_line(core: int, epoch: int, step: int, loss: float | str, rate: flo
 
 def train(directory: RunDirectory, steps: Sequence[int], *, cores: int = 8, epoch: int = 1) -> None:
     """Append training lines of every core: the loss falls, core 13 lags, core 22 turns nan."""
+    interval = steps[1] - steps[0] if len(steps) > 1 else 1
     for step in steps:
         clock = f"02:{38 + step // 60 % 20:02d}:{step % 60:02d}"
         for worker in directory.run.workers:
@@ -215,7 +216,7 @@ def train(directory: RunDirectory, steps: Sequence[int], *, cores: int = 8, epoc
                 loss: float | str = 6.9 / (1 + step / 40) + core % 5 * 0.01
                 if core == 22 and step > 60:
                     loss = "nan"
-                reached = step - step // 3 if core == 13 else step
+                reached = (step - step // 3) // interval * interval if core == 13 else step
                 lines.append(
                     training_line(core, epoch, reached, loss, 250 + core % 7 * 3.1 - (90 if core == 13 else 0), clock)
                 )

@@ -121,6 +121,25 @@ async def test_a_command_from_a_runs_screen_runs_on_the_workers_of_its_slice(ssh
         await until(pilot, lambda: "workers 0-1 (2)\nx" in dialog_text(app))
 
 
+async def test_output_that_comes_while_the_console_closes_is_not_drawn(
+    ssh_operator: _SshOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[object] = []
+
+    def draw_once_more(dialog: ExecDialog) -> None:
+        monkeypatch.setattr(dialog, "_shown", None)
+        app._tick()
+        drawn.append(dialog)
+
+    monkeypatch.setattr(ExecDialog, "on_unmount", draw_once_more, raising=False)
+    app = ConsoleApp(ssh_operator)
+    async with app.run_test(size=FULL) as pilot:
+        await until(pilot, lambda: table(app, "slices").row_count())
+        await pilot.press("exclamation_mark", *"echo x", "enter")
+        await until(pilot, lambda: "workers 0-1 (2)\nx" in dialog_text(app))
+    assert drawn
+
+
 async def test_a_read_only_console_does_not_bind_the_key_of_the_dialog(own_home: Path) -> None:
     app = ConsoleApp(StageOperator(own_home, a_slice(), read_only=True))
     async with app.run_test(size=FULL) as pilot:

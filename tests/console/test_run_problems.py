@@ -159,7 +159,7 @@ async def test_findings_stay_visible_when_the_run_is_over(operator: StageOperato
             directory.append_event("exit", worker=worker, exit_code=143, signal="TERM")
         directory.append_event("state", state="stopped")
         await until(pilot, lambda: "stopped" in headline(app))
-        await until(pilot, lambda: "core 13 (worker 1, 10.164.0.44) was 31 steps behind when" in trouble(app))
+        await until(pilot, lambda: "core 13 (worker 1, 10.164.0.44) was 35 steps behind when" in trouble(app))
         assert "the loss was nan on core 22 (worker 2, 10.164.0.45), since epoch 1, step 65" in trouble(app)
         assert "nan c22 · behind c13" in headline(app)
         assert "level" not in trouble(app)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tui.cloud.google_import import import_google
 from tui.errors import CloudError
 from tui.settings.gcloud import config_directory
 from tui.text.printable import one_line
@@ -75,6 +76,7 @@ def find_credentials(environ: Mapping[str, str] | None = None) -> FoundCredentia
 
 
 def _from_file(path: Path, source: str) -> FoundCredentials:
+    import_google("google.auth")
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 
@@ -90,6 +92,7 @@ def _from_file(path: Path, source: str) -> FoundCredentials:
 
 
 def _from_metadata_server() -> FoundCredentials:
+    import_google("google.auth")
     import google.auth
     from google.auth.exceptions import GoogleAuthError
 

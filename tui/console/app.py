@@ -188,7 +188,9 @@ class ConsoleApp(PausableApp):
                 await within(typed.wait(), SCREEN_WAIT_S)
 
     def _tick(self) -> None:
-        """Repaint the main screen on top, and a dialog above it that shows progress."""
+        """Repaint the main screen on top, and a dialog above it that shows progress; neither while the app closes."""
+        if not self.is_running:
+            return
         self.repaint_if_pending()
         runs = self.store.get(RUNS)
         if runs.revision != self._runs_revision:

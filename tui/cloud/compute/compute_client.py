@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s, unreachable
 from tui.cloud.credentials import find_credentials
+from tui.cloud.google_import import import_google
 from tui.cloud.retries import LISTING_RESTARTS, pauses, retry_limits
 from tui.errors import CloudError, TpuTuiError
 from tui.settings import Settings
@@ -166,6 +167,7 @@ def refusal(answer: Any) -> Any:
 
 def open_session(endpoint: str, token: str | None) -> tuple[Any, str | None]:
     """Return a session for one of Google's APIs, or for a local pod's at `endpoint`, and the login's project."""
+    import_google("google.auth.exceptions", "google.api_core.exceptions", "requests")
     if not endpoint:
         from google.auth.transport.requests import AuthorizedSession
 

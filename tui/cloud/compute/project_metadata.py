@@ -27,11 +27,11 @@ async def project_metadata(settings: Settings) -> dict[str, str] | None:
 
 
 def _read(settings: Settings) -> dict[str, str] | None:
-    from google.api_core.exceptions import GoogleAPICallError
-    from google.auth.exceptions import GoogleAuthError
-    from requests.exceptions import RequestException
-
     with closing(ComputeClient(settings, patience=TIMEOUT_S)) as compute:
+        from google.api_core.exceptions import GoogleAPICallError
+        from google.auth.exceptions import GoogleAuthError
+        from requests.exceptions import RequestException
+
         try:
             return _values(_get(compute))
         except (GoogleAPICallError, GoogleAuthError, RequestException):
