@@ -31,9 +31,9 @@ class TestLag:
     def test_a_core_far_behind_is_a_straggler(self) -> None:
         lines = [
             training(core=core, step=step)
-            for step in (0, 10, 20, 100)
+            for step in range(0, 110, 10)
             for core in range(4)
-            if core != 2 or step < 100
+            if core != 2 or step < 50
         ]
         assert [row.state for row in snapshot_of(*lines).rows()] == ["training", "training", "straggler", "training"]
 
@@ -64,6 +64,14 @@ class TestLag:
                 line = training(core=core, step=first // 50 * 50 + number * 50 if number else first, epoch=None)
                 demux.feed(core, f"{line}\n".encode(), now=1000.0 + number)
         assert demux.snapshot(now=1020.0).stragglers == expected
+
+    def test_bars_that_are_redrawn_at_other_steps_on_each_core_make_none_a_straggler(self) -> None:
+        demux = Demux()
+        for number in range(20):
+            for core in range(8):
+                line = training(core=core, step=37 * number + core % 3, epoch=None)
+                demux.feed(core, f"{line}\n".encode(), now=1000.0 + 10 * number + core)
+                assert demux.snapshot(now=1001.0 + 10 * number + core).stragglers == ()
 
     def test_after_a_restart_only_new_samples_are_compared(self) -> None:
         demux = Demux()

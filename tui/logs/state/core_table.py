@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from tui.logs._compat_numpy import Bools, Ints, np, npt, places_of
 from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
@@ -16,14 +16,10 @@ from tui.logs.state.recent_rates import RecentRates
 from tui.logs.state.samples import ALL_KNOWN, SAMPLE_TYPES, TABLE_FIELDS, Samples
 
 MOST_EPOCHS = 4096
-"""Most epochs whose steps are remembered."""
-
-_LOWS = 4
-"""Smallest steps of each epoch that are remembered."""
+"""Most epochs whose first and last steps are remembered."""
 
 _FEW_EPOCHS = 8
-"""Most epochs between the first and last of a batch for which each is looked for, without sorting; newest epochs from
-which the steps between two lines are known."""
+"""Most epochs between the first and last of a batch for which each is looked for, without sorting."""
 
 RECENT_RATES = 20
 """Default number of newest rates that are kept of each row."""
@@ -32,30 +28,6 @@ _FIRST_ROWS = 64
 _ORDINAL_BITS, _DEVICE_BITS = 21, 15
 _NONE_KNOWN = (1 << _DEVICE_BITS) + 1
 """Makes the key of an unknown ordinal and device, -1 each, that of a slot alone."""
-
-
-class EpochSteps(NamedTuple):
-    """The smallest few steps of an epoch, ascending, and its largest one."""
-
-    lows: tuple[int, ...] = ()
-    high: int = UNKNOWN
-
-    @property
-    def stride(self) -> int:
-        """Return the median difference of the smallest steps, of which there are two: one may be out of turn."""
-        differences = sorted(after - before for before, after in itertools.pairwise(self.lows))
-        return differences[len(differences) // 2]
-
-    def join(self, steps: Ints, high: int) -> EpochSteps:
-        """Add steps; `high` is the largest, and known."""
-        lows, low = self.lows, UNKNOWN
-        while len(lows) < _LOWS or low < lows[-1]:
-            # As unsigned numbers, the unknown -1 and differences below zero are the largest.
-            low += 1 + int((steps - (low + 1)).view(np.uint64).min())
-            if low > high:
-                break
-            lows = tuple(sorted({*lows, low}))[:_LOWS]
-        return EpochSteps(lows, max(self.high, high))
 
 
 class CoreTable:
@@ -72,30 +44,30 @@ class CoreTable:
         self.history: History | None = History(steps=steps) if history else None
         self.recent = RecentRates(recent)
         self.first_nans = FirstNans()
-        self.epoch_steps: dict[int, EpochSteps] = {}
+        self.epoch_steps: dict[int, tuple[int, int]] = {}
+        """Smallest and largest step of each epoch."""
         self._rows: dict[int, int] = {}
         self._index = _Index(self._rows)
         self.columns: dict[str, npt.NDArray[Any]] = {
             name: np.zeros(0, kind) for name, kind in SAMPLE_TYPES.items() if name != "offset"
         }
-        for name in ("wraps", "count", "first", "last"):
+        for name in ("wraps", "count", "first", "last", "gains", "gained"):
             self.columns[name] = np.zeros(0, np.int64)
 
     @property
     def stride(self) -> int:
-        """Return the steps between two lines of a core: within the epochs, or if each has one line, between them."""
-        epochs = [self.epoch_steps[epoch] for epoch in sorted(self.epoch_steps)[-_FEW_EPOCHS:]]
-        most = max((len(steps.lows) for steps in epochs), default=0)
-        if most > 1:
-            return min(steps.stride for steps in epochs if len(steps.lows) == most)
-        between = (after.lows[0] - before.high for before, after in itertools.pairwise(epochs))
-        return min((stride for stride in between if stride > 0), default=1)
+        """Return the usual steps between two lines of a core; while no core has two, its steps so far."""
+        rows = places_of(self.column("gains") > 0)
+        if not len(rows):
+            return max(1, int(self.column("step").max(initial=1)))
+        return max(1, round(float(np.median(self.column("gained")[rows] / self.column("gains")[rows]))))
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return the part of a column that has rows.
 
         Besides the fields of `Samples`: `wraps` (how often the step went back without a named epoch), `count` (of
-        samples), `first` and `last` (the numbers of the first and last sample, -1 for none).
+        samples), `first` and `last` (the numbers of the first and last sample, -1 for none), `gains` (how often the
+        step grew from one sample to the next) and `gained` (the steps by which it did).
         """
         return self.columns[name][: self.size]
 
@@ -193,16 +165,17 @@ class CoreTable:
         self.recent.take(rows, samples)
         if self.first_nans.may_take(samples):
             self.first_nans.take(rows, samples, self._wraps_at(rows, samples))
-        if self.history is not None or not have_epochs:
-            runs = RowGroups.of(rows)
-            if not have_epochs:
-                np.add.at(columns["wraps"], runs.ordered[self._goes_back(runs, samples)], 1)
-            if self.history is not None:
-                figures = samples.loss, samples.rate, samples.epoch, samples.step
-                self.history.add(runs, *figures, samples.time, samples.clocks)
-            touched, counts, last = runs.rows, runs.sizes, runs.order[runs.ends]
-        else:
-            touched, counts, last = self._last_of(rows)
+        runs = RowGroups.of(rows)
+        before = self._steps_before(runs, samples.step)
+        gained = np.where(before == UNKNOWN, 0, np.maximum(samples.step[runs.order] - before, 0))
+        columns["gained"][runs.rows] += np.add.reduceat(gained, runs.starts)
+        columns["gains"][runs.rows] += np.add.reduceat(gained > 0, runs.starts, dtype=np.int64)
+        if not have_epochs:
+            np.add.at(columns["wraps"], runs.ordered[self._goes_back(runs, samples)], 1)
+        if self.history is not None:
+            figures = samples.loss, samples.rate, samples.epoch, samples.step
+            self.history.add(runs, *figures, samples.time, samples.clocks)
+        touched, last = runs.rows, runs.order[runs.ends]
         fresh = touched[columns["first"][touched] == UNKNOWN]
         if len(fresh):
             first = np.empty(self.size, np.int64)
@@ -210,7 +183,7 @@ class CoreTable:
             columns["first"][fresh] = self.sequence + first[fresh]
         for name in TABLE_FIELDS:
             columns[name][touched] = getattr(samples, name)[last]
-        columns["count"][touched] += counts
+        columns["count"][touched] += runs.sizes
         columns["last"][touched] = self.sequence + last
         self.sequence += len(rows)
 
@@ -227,15 +200,6 @@ class CoreTable:
             if index < len(rows):
                 self._update_one(int(rows[index]), samples, index)
             start = index + 1
-
-    def _last_of(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the rows that have samples, and for each the number of its samples and the index of the last."""
-        counts = np.bincount(rows, minlength=self.size)
-        touched = places_of(counts > 0)
-        last = np.empty(self.size, np.int64)
-        # Of several values for one index, numpy keeps the last.
-        last[rows] = np.arange(len(rows))
-        return touched, counts[touched], last[touched]
 
     def _steps_before(self, runs: RowGroups, steps: Ints) -> Ints:
         """Return the step of the sample before each sample in its row, grouped by row; -1 after a restart."""
@@ -262,12 +226,14 @@ class CoreTable:
         return back
 
     def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
-        """Note the steps of each epoch; return whether every sample names its epoch."""
+        """Note the first and last step of each epoch; return whether every sample names its epoch."""
         first, last = int(epochs.min()), int(epochs.max())
         for epoch in range(first, last + 1) if last - first < _FEW_EPOCHS else np.unique(epochs).tolist():
             in_epoch = steps if first == last else steps[epochs == epoch]
-            if len(in_epoch) and (high := int(in_epoch.max())) != UNKNOWN:
-                self.epoch_steps[epoch] = self.epoch_steps.get(epoch, EpochSteps()).join(in_epoch, high)
+            if len(in_epoch) and (highest := int(in_epoch.max())) != UNKNOWN:
+                low, high = self.epoch_steps.get(epoch, (highest, highest))
+                lowest = int(in_epoch.view(np.uint64).min())  # as an unsigned number, the unknown -1 is the largest
+                self.epoch_steps[epoch] = (min(low, lowest), max(high, highest))
         while len(self.epoch_steps) > MOST_EPOCHS:
             del self.epoch_steps[next(iter(self.epoch_steps))]
         return first != UNKNOWN

@@ -202,13 +202,13 @@ def _positions(table: CoreTable, epochs: Ints, steps: Ints) -> Floats:
     present = sorted(set(epochs.tolist()) & table.epoch_steps.keys())
     offset, stride = 0.0, table.stride
     for before, after in itertools.pairwise(present):
-        first, last = table.epoch_steps[after].lows[0], table.epoch_steps[before].high
+        first, last = table.epoch_steps[after][0], table.epoch_steps[before][1]
         if first < last:
             offset += (last + stride - first) * (after - before)
         position[epochs == after] += offset
     if not present and table.epoch_steps:
-        first = min(steps.lows[0] for steps in table.epoch_steps.values())
-        last = max(steps.high for steps in table.epoch_steps.values())
+        first = min(low for low, _ in table.epoch_steps.values())
+        last = max(high for _, high in table.epoch_steps.values())
         position += epochs * float(last + stride - first)
     return position
 
