@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.app import App, ComposeResult
 
+from tests.console.driving import until
 from tui.console.widgets.headline import Headline, fit_cells
 from tui.console.widgets.problem_panel import Problem, ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
@@ -107,6 +108,7 @@ async def test_a_problem_whose_layout_was_lost_gets_its_room_when_it_is_shown_ag
         panel = ProblemPanel()
         await app.mount(panel)
         panel.show(Problem(("straggler: core 1",), "warn"))
+        await until(pilot, lambda: panel.size.height == 1)
         await pilot.pause()
         with monkeypatch.context() as patched:
             patched.setattr(panel, "refresh", lambda *_, **__: panel)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tui.logs._compat_numpy import Bools, Ints, np, npt, places_of
 from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
-from tui.logs.history.grouping import MOST_ROWS, RowGroups
+from tui.logs.history.grouping import MOST_ROWS, RowGroups, ends_of
 from tui.logs.history.history import History
 from tui.logs.log_time import NO_TIME
 from tui.logs.state.first_nan import FirstNans
@@ -28,6 +28,9 @@ _FIRST_ROWS = 64
 _ORDINAL_BITS, _DEVICE_BITS = 21, 15
 _NONE_KNOWN = (1 << _DEVICE_BITS) + 1
 """Makes the key of an unknown ordinal and device, -1 each, that of a slot alone."""
+
+
+_GAINS = ("newest_gain", "second_gain", "third_gain")
 
 
 class CoreTable:
@@ -51,23 +54,28 @@ class CoreTable:
         self.columns: dict[str, npt.NDArray[Any]] = {
             name: np.zeros(0, kind) for name, kind in SAMPLE_TYPES.items() if name != "offset"
         }
-        for name in ("wraps", "count", "first", "last", "gains", "gained"):
+        for name in ("wraps", "count", "first", "last", *_GAINS):
             self.columns[name] = np.zeros(0, np.int64)
 
     @property
     def stride(self) -> int:
-        """Return the usual steps between two lines of a core; while no core has two, its steps so far."""
-        rows = places_of(self.column("gains") > 0)
-        if not len(rows):
+        """Return the usual steps between two lines of a core; while no core has two, its steps so far.
+
+        One gain is not enough: an epoch's last line may come early, and lines may be missing.
+        """
+        gains = np.array([self.column(name) for name in _GAINS])
+        smallest_first = np.sort(gains[:, gains[0] > 0], axis=0)
+        if not smallest_first.size:
             return max(1, int(self.column("step").max(initial=1)))
-        return max(1, round(float(np.median(self.column("gained")[rows] / self.column("gains")[rows]))))
+        strides = np.sort(np.where(smallest_first[0] > 0, smallest_first[1], smallest_first[2]))
+        return int(strides[len(strides) // 2])
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return the part of a column that has rows.
 
         Besides the fields of `Samples`: `wraps` (how often the step went back without a named epoch), `count` (of
-        samples), `first` and `last` (the numbers of the first and last sample, -1 for none), `gains` (how often the
-        step grew from one sample to the next) and `gained` (the steps by which it did).
+        samples), `first` and `last` (the numbers of the first and last sample, -1 for none), `newest_gain` and those
+        before it (the steps by which one sample was ahead of the one before, 0 unknown).
         """
         return self.columns[name][: self.size]
 
@@ -166,10 +174,7 @@ class CoreTable:
         if self.first_nans.may_take(samples):
             self.first_nans.take(rows, samples, self._wraps_at(rows, samples))
         runs = RowGroups.of(rows)
-        before = self._steps_before(runs, samples.step)
-        gained = np.where(before == UNKNOWN, 0, np.maximum(samples.step[runs.order] - before, 0))
-        columns["gained"][runs.rows] += np.add.reduceat(gained, runs.starts)
-        columns["gains"][runs.rows] += np.add.reduceat(gained > 0, runs.starts, dtype=np.int64)
+        self._note_gains(runs, samples.step)
         if not have_epochs:
             np.add.at(columns["wraps"], runs.ordered[self._goes_back(runs, samples)], 1)
         if self.history is not None:
@@ -200,6 +205,23 @@ class CoreTable:
             if index < len(rows):
                 self._update_one(int(rows[index]), samples, index)
             start = index + 1
+
+    def _note_gains(self, runs: RowGroups, steps: Ints) -> None:
+        """Note the newest gains of each row in steps."""
+        before = self._steps_before(runs, steps)
+        gains = steps[runs.order] - before
+        indices = places_of((gains > 0) & (before != UNKNOWN))
+        if not len(indices):
+            return
+        rows, gains = runs.ordered[indices], gains[indices]
+        ends = ends_of(rows)
+        sizes = np.diff(ends, prepend=-1)
+        rows = rows[ends]
+        newest, second, third = (self.columns[name] for name in _GAINS)
+        earlier = np.where(sizes > 1, newest[rows], second[rows])
+        third[rows] = np.where(sizes > 2, gains[np.maximum(ends - 2, 0)], earlier)
+        second[rows] = np.where(sizes > 1, gains[np.maximum(ends - 1, 0)], newest[rows])
+        newest[rows] = gains[ends]
 
     def _steps_before(self, runs: RowGroups, steps: Ints) -> Ints:
         """Return the step of the sample before each sample in its row, grouped by row; -1 after a restart."""
