@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 import types
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.conftest import Cloud
+from tui.cloud.compute.compute_client import open_session
 from tui.cloud.google_import import import_google
 
 ASK = """
@@ -61,3 +63,9 @@ def test_two_threads_import_googles_libraries_one_after_the_other(
         thread.join()
     earlier, later = sorted((sys.modules[name] for name in names), key=lambda module: module.begun)
     assert earlier.ended <= later.begun
+
+
+def test_grpc_is_imported_silently_whichever_library_needs_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
+    open_session("http://127.0.0.1:1", None)[0].close()
+    assert os.environ["GRPC_VERBOSITY"] == "NONE"

@@ -7,7 +7,7 @@ import pytest
 from google.cloud import tpu_v2
 from google.rpc import status_pb2
 
-from tui.cloud.credentials import silence_libraries
+from tui.cloud.google_import import silence_libraries
 from tui.cloud.tpu.tpu_messages import merge, queued_request, slice_of_node, slices_of_queued, with_guest_attributes
 from tui.pod.slice import Slice
 

@@ -6,7 +6,6 @@ the search.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import warnings
@@ -28,8 +27,6 @@ _GCLOUD_LOGIN_FILES = ("credentials.db", "access_tokens.db")
 """Files of `gcloud auth login`, which only gcloud reads."""
 _PRODUCT_NAME = Path("/sys/class/dmi/id/product_name")
 """Contains `Google Compute Engine` on its machines, also in containers."""
-_QUIET = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "false", "GLOG_minloglevel": "3"}
-"""gRPC reads these on its first import. Its C code writes to descriptor 2, where the console draws."""
 
 
 class NoCredentialsError(CloudError):
@@ -43,26 +40,12 @@ class FoundCredentials(NamedTuple):
     project: str | None
 
 
-def silence_libraries() -> None:
-    """Keep the output of Google's libraries off stderr; call this before they are imported."""
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    for name in ("google", "grpc"):
-        logger = logging.getLogger(name)
-        if not logger.handlers:
-            logger.addHandler(logging.NullHandler())
-    warnings.filterwarnings("ignore", category=FutureWarning, module=r"google\.")
-    warnings.filterwarnings("ignore", message="Unrecognized .* enum value")
-    warnings.filterwarnings("ignore", message="Your application has authenticated using end user credentials")
-
-
 def find_credentials(environ: Mapping[str, str] | None = None) -> FoundCredentials:
     """Return the application default credentials. Raises CloudError naming the command that creates them.
 
     The metadata server is used only on Compute Engine: elsewhere its probe waits for seconds.
     """
     environment = os.environ if environ is None else environ
-    silence_libraries()
     home = environment.get("HOME")
     directory = config_directory(environment, Path(home) if home else Path.home())
     named = environment.get(_FILE_VARIABLE)

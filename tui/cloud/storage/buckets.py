@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from tui.cloud.api_errors import ApiRequest, explain, unreachable
-from tui.cloud.credentials import find_credentials, silence_libraries
+from tui.cloud.credentials import find_credentials
 from tui.cloud.google_import import import_google
 from tui.cloud.retries import retry_limits
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
@@ -275,7 +275,6 @@ class Buckets:
             return self._client
 
     def _connect(self) -> Any:
-        silence_libraries()
         import_google("google.cloud.storage")
         import google.cloud.storage as storage
         from google.auth.credentials import AnonymousCredentials

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tui.cloud.api_errors import ApiRequest, explain, is_transient, is_unknown_location, retry_delay_s
-from tui.cloud.credentials import find_credentials, silence_libraries
+from tui.cloud.credentials import find_credentials
 from tui.cloud.google_import import import_google
 from tui.cloud.retries import LISTING_RESTARTS, pauses, retry_limits
 from tui.errors import CloudError, TpuTuiError, UnknownZone, UsageError
@@ -197,6 +197,5 @@ async def _message_in(answer: Any) -> Any:
 
 
 def _import_google(library: str) -> None:
-    silence_libraries()
     with without(_ASYNC_REST):
         import_google("grpc.aio", library, "google.auth.exceptions")
