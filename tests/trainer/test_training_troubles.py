@@ -34,8 +34,9 @@ XLA_IS_SLOW = re.compile(
 def the_only_sentence(workers: list[Worker]) -> str:
     """Return the only line that all workers wrote to standard error, apart from warnings of PyTorch and XLA."""
     lines = [line for worker in workers for line in XLA_IS_SLOW.sub("", worker.err).splitlines()]
-    [sentence] = [line for line in lines if line and not re.match(r"\[W\d+ ", line)]
-    return sentence
+    sentences = [line for line in lines if line and not re.match(r"\[W\d+ ", line)]
+    assert len(sentences) == 1, "\n".join(sentences)
+    return sentences[0]
 
 
 def test_one_rank_reports_what_concerns_all(pods: Callable[[], Pod], shapes: str, tmp_path: Path) -> None:
