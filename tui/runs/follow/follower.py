@@ -23,7 +23,7 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, MOST_EXIT_CODE, build_call, parse_outcome, poll_interval_s
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.exec.script_protocol import Answer, Call, channel_errors, parse_answers, parse_line
+from tui.ssh.exec.script_protocol import Answer, Call, answer_marker, channel_errors, parse_answers, parse_line
 from tui.ssh.stream_limits import READ_BYTES
 from tui.text.durations import format_duration
 from tui.text.printable import one_line
@@ -171,20 +171,21 @@ class Follower:
 
     async def _head(self, process: asyncssh.SSHClientProcess[bytes], call: Call) -> tuple[Answer, bytes]:
         """Return the answer that precedes the log, and the log's first bytes; skip what start-up files print."""
-        buffer, skipped = b"", 0
+        buffer, skipped, marker = b"", 0, answer_marker(call.nonce)
         while skipped + len(buffer) < MAX_CHATTER_BYTES + READ_BYTES:
             data = await process.stdout.read(READ_BYTES)
             if not data:
                 raise WorkerError("the follower did not start", worker=self.worker, why=one_line(buffer[-200:]))
             buffer += data
             begin = 0
-            while (end := buffer.find(b"\n", begin)) >= 0:
+            while (begin := buffer.find(marker, begin)) >= 0 and (end := buffer.find(b"\n", begin)) >= 0:
                 answer = parse_line(call.nonce, buffer[begin:end])
                 begin = end + 1
                 if answer is not None and answer.word in ("log", "short", "norun"):
                     return answer, buffer[begin:]
-            skipped += begin
-            buffer = buffer[begin:]
+            complete = buffer.rfind(b"\n") + 1
+            skipped += complete
+            buffer = buffer[complete:]
         raise WorkerError(
             "a start-up file there prints without end", worker=self.worker, remedy="look at ~/.bashrc on that worker"
         )

@@ -134,12 +134,17 @@ def _is_a_time(text: str) -> bool:
     return True
 
 
+def answer_marker(nonce: str) -> bytes:
+    """Return the bytes that precede every answer to a call."""
+    return f"@{nonce} ".encode()
+
+
 def parse_line(nonce: str, line: bytes) -> Answer | None:
     """Return the answer in one line of output, None if there is none. The text is cleaned for a terminal.
 
     Output of start-up files without a newline, such as a terminal's title, may precede the answer.
     """
-    _, marker, answer = line.partition(f"@{nonce} ".encode())
+    _, marker, answer = line.partition(answer_marker(nonce))
     if not marker:
         return None
     text = printable(answer.rstrip(b"\r\n")[:_MAX_ANSWER_BYTES].decode("utf-8", "replace"))
