@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cloud.test_compute_requests import answering
 from tests.sshd import free_port
 from tests.stores import needs_store
 from tui.cloud.storage.buckets import Buckets, BucketUrl, parse_url
@@ -167,3 +168,13 @@ async def test_of_two_uploads_at_the_same_time_one_is_refused(store: Store, tmp_
     refused = [answer for answer in answers if isinstance(answer, UsageError)]
     assert len(refused) == 1
     assert "is not replaced" in refused[0].sentence
+
+
+@pytest.mark.parametrize(
+    "document", ['{"name": "b", "labels": 5}', '{"name": "b", "timeCreated": "yesterday"}', "[" * 100_000, ""]
+)
+async def test_a_server_that_is_not_cloud_storage_is_reported_in_a_sentence(tmp_path: Path, document: str) -> None:
+    with answering(document.encode()) as address:
+        async with Buckets(Settings(home=tmp_path, endpoints={"storage": address}), patience=5) as buckets:
+            with pytest.raises(CloudError, match="does not answer as Cloud Storage does: answer"):
+                await buckets.place("shards")

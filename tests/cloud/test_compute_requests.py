@@ -105,13 +105,13 @@ async def test_a_server_that_is_not_compute_engine_is_not_reported_as_down(
         with pytest.raises(CloudError) as caught:
             await requests.get("disk data cannot be read", "compute.disks.get", "zones/z/disks/data")
         await requests.close()
-    assert caught.value.why == f"{address} does not answer as Compute Engine does"
+    assert f"{address} does not answer as the Compute Engine API does: answer" in caught.value.why
 
 
 async def test_a_list_that_names_the_same_next_page_again_is_refused(tmp_path: Path) -> None:
     with answering(b'{"items": [], "nextPageToken": "more"}') as address:
         requests = requests_to(tmp_path, address)
-        with pytest.raises(CloudError, match="does not answer as Compute Engine does"):
+        with pytest.raises(CloudError, match="does not answer as the Compute Engine API does"):
             await requests.ask("disks cannot be listed", "", lambda client: client.items("local/zones/z/disks"))
         await requests.close()
 
@@ -124,4 +124,42 @@ async def test_a_local_pod_that_answers_late_is_not_reported_as_down(
         requests = requests_to(tmp_path, endpoint)
         answer = await requests.ask("it cannot be read", "", lambda client: client.get("local"))
         assert answer == {"name": "late"}
+        await requests.close()
+
+
+FIREWALL = "P/global/networks/default/getEffectiveFirewalls"
+
+
+@pytest.mark.parametrize(
+    ("path", "document", "wrong"),
+    [
+        ("P/zones/z/disks/d", '{"name": 5}', "answer.name should be of type string"),
+        ("P/zones/z/disks/d", '{"name": "\\ud800"}', "answer.name should be of type string"),
+        ("P/zones/z/disks/d", "{}", "answer.name should be of type name"),
+        ("P/zones/z/disks/d", '{"name": ' + "9" * 5000 + "}", "answer has a number of 5000 digits"),
+        ("P/zones/z/disks/d", "[" * 100_000, "answer has lists and objects more than 32 deep"),
+        ("P/zones/z/disks", '{"items": [{"name": "d", "users": null}]}', "answer.items[0].users"),
+        ("P/aggregated/disks", '{"items": {"zones/z": {"disks": {}}}}', "answer.items.zones/z.disks"),
+        ("P/zones/z/instanceGroupManagers/g", '{"name": "g", "status": "x"}', "answer.status"),
+        (FIREWALL, '{"firewalls": [{"name": "f", "sourceRanges": ["1.2.3.4/33"]}]}', "sourceRanges[0]"),
+        (FIREWALL, '{"firewalls": [{"name": "f", "allowed": [{"ports": ["x"]}]}]}', "allowed[0].ports[0]"),
+        ("P", '{"commonInstanceMetadata": {"items": [{"value": "v"}]}}', "items[0].key should be of type name"),
+    ],
+)
+async def test_a_field_of_another_type_is_named(tmp_path: Path, path: str, document: str, wrong: str) -> None:
+    with answering(document.encode()) as address:
+        requests = requests_to(tmp_path, address)
+        with pytest.raises(CloudError) as caught:
+            await requests.ask("it cannot be read", "", lambda client: client.get(path))
+        await requests.close()
+    assert "does not answer as the Compute Engine API does: answer" in caught.value.why
+    assert wrong in caught.value.why
+
+
+async def test_an_answer_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.cloud.answers.MOST_BYTES", 1000)
+    with answering(b'{"name": "%s"}' % (b"x" * 2000)) as address:
+        requests = requests_to(tmp_path, address)
+        with pytest.raises(CloudError, match="answer has more than 1000 bytes"):
+            await requests.get("disk data cannot be read", "compute.disks.get", "zones/z/disks/data")
         await requests.close()

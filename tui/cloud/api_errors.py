@@ -129,6 +129,17 @@ def unreachable(request: ApiRequest, tried_s: float, detail: str = "") -> CloudE
     return CloudError(request.what, why=f"{why}: {detail}" if detail else why, remedy=remedy)
 
 
+def explain_transport(error: Exception, request: ApiRequest, tried_s: float) -> CloudError:
+    """Return the error of a request by HTTP without an answer, or with that of a proxy or another server."""
+    from requests.exceptions import InvalidJSONError
+
+    if not isinstance(error, InvalidJSONError):
+        return unreachable(request, tried_s)
+    why = f"{request.endpoint or request.service} does not answer as {request.api} does: {one_line(str(error))}"
+    remedy = "check the endpoints in the profile" if request.endpoint else "check the proxy of this network"
+    return CloudError(request.what, why=why, remedy=remedy)
+
+
 def quota_remedy(project: str) -> str:
     """Return what to do when a quota of Cloud TPU is used up."""
     page = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"

@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain, retry_delay_s, unreachable
+from tui.cloud.answers import ShapeOf, check_answers
+from tui.cloud.api_errors import ApiRequest, explain, explain_transport, retry_delay_s
+from tui.cloud.compute.answer_shapes import shape_of
 from tui.cloud.credentials import find_credentials
 from tui.cloud.google_import import import_google
 from tui.cloud.retries import LISTING_RESTARTS, pauses, retry_limits
-from tui.errors import CloudError, TpuTuiError
+from tui.errors import TpuTuiError
 from tui.settings import Settings
 
 Answer = TypeVar("Answer")
@@ -33,7 +35,7 @@ class ComputeClient:
 
     def __init__(self, settings: Settings, *, patience: float | None) -> None:
         self.endpoint = settings.endpoints.get("compute", "")
-        self._session, its_project = open_session(self.endpoint, settings.token)
+        self._session, its_project = open_session(self.endpoint, settings.token, shape_of)
         self._retry_s, self._least_s = retry_limits(patience, is_local=bool(self.endpoint))
         self.project = settings.project or its_project or ("local" if self.endpoint else "")
 
@@ -72,7 +74,7 @@ class ComputeClient:
                 pages, token, restarts = [], "", restarts + 1
                 continue
             before, token = token, pages[-1].get("nextPageToken", "")
-            if token and (token == before or not isinstance(token, str)):
+            if token and token == before:
                 raise InvalidJSONError(f"{path} has no next page that it names")
         return pages
 
@@ -97,16 +99,14 @@ class ComputeClient:
     def _send_once(
         self, verb: str, url: str, query: dict[str, str], body: Mapping[str, Any] | None, timeout_s: float
     ) -> dict[str, Any]:
-        from requests.exceptions import InvalidJSONError
+        from google.api_core.exceptions import from_http_response
 
         answer = self._session.request(verb, url, params=query, json=body, timeout=timeout_s)
         if not answer.ok:
-            error = refusal(answer)
+            error = from_http_response(answer)  # type: ignore[no-untyped-call]
             error.message = error.message.removeprefix(f"{verb} {answer.request.url}: ")
             raise error
-        document = answer.json()
-        if not isinstance(document, dict):
-            raise InvalidJSONError(f"{url} does not answer with an object")
+        document: dict[str, Any] = answer.json()
         return document
 
     def ask(self, what: str, call: Callable[[], Answer], *, role: str, permission: str, project: str = "") -> Answer:
@@ -127,12 +127,10 @@ class ComputeClient:
 
     def _explain(self, error: Exception, request: ApiRequest, permission: str, tried_s: float) -> TpuTuiError:
         from google.api_core.exceptions import Forbidden
-        from requests.exceptions import InvalidJSONError, RequestException
+        from requests.exceptions import RequestException
 
-        if isinstance(error, InvalidJSONError):  # of a proxy, or of another server at this address
-            return CloudError(request.what, why=f"{self.endpoint or _COMPUTE} does not answer as Compute Engine does")
         if isinstance(error, RequestException):
-            return unreachable(request, tried_s)
+            return explain_transport(error, request, tried_s)
         explained = explain(error, request, tried_s)
         if isinstance(error, Forbidden) and permission not in explained.why:
             why = f"{explained.why} (requires {permission})"
@@ -154,19 +152,17 @@ def _is_passing(error: Exception) -> bool:
     return bool(if_transient_error(error))
 
 
-def refusal(answer: Any) -> Any:
-    """Return the GoogleAPICallError of an answer. Raises RequestException for another form, e.g. a proxy's."""
-    from google.api_core.exceptions import from_http_response
-    from requests.exceptions import InvalidJSONError
+def open_session(endpoint: str, token: str | None, shape_of: ShapeOf) -> tuple[Any, str | None]:
+    """Return a session for one of Google's APIs, or for a local pod's at `endpoint`, and the login's project.
 
-    try:
-        return from_http_response(answer)  # type: ignore[no-untyped-call]
-    except (AttributeError, TypeError):
-        raise InvalidJSONError(f"{answer.url} refuses with status {answer.status_code}") from None
+    Its answers have the shapes that `shape_of` returns.
+    """
+    session, project = _open_session(endpoint, token)
+    check_answers(session, shape_of)
+    return session, project
 
 
-def open_session(endpoint: str, token: str | None) -> tuple[Any, str | None]:
-    """Return a session for one of Google's APIs, or for a local pod's at `endpoint`, and the login's project."""
+def _open_session(endpoint: str, token: str | None) -> tuple[Any, str | None]:
     import_google("google.auth.exceptions", "google.api_core.exceptions", "requests")
     if not endpoint:
         from google.auth.transport.requests import AuthorizedSession

@@ -85,7 +85,7 @@ def _vpc_rule(rule: Message) -> FirewallRule | None:
         action=ALLOW if rule.get("allowed") else DENY,
         ports=ports,
         direction=rule.get("direction") or "INGRESS",
-        priority=rule.get("priority", 1000),
+        priority=int(rule.get("priority", 1000)),
         source_ranges=tuple(rule.get("sourceRanges", ())),
         destination_ranges=tuple(rule.get("destinationRanges", ())),
         source_tags=tuple(rule.get("sourceTags", ())),
@@ -97,7 +97,7 @@ def _vpc_rule(rule: Message) -> FirewallRule | None:
 
 def _policy_rule(rule: Message, policy: str, network: str) -> FirewallRule | None:
     """Return a policy's rule; None if it is disabled, or not about TCP, machines or this network."""
-    match, priority = rule.get("match", {}), rule.get("priority", 0)
+    match, priority = rule.get("match", {}), int(rule.get("priority", 0))
     ports = _tcp_ports(match.get("layer4Configs", ()), "ipProtocol")
     networks, tags = rule.get("targetResources"), rule.get("targetSecureTags")
     if rule.get("disabled") or not ports or rule.get("targetType", "") not in _INSTANCES:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from tui.cloud.api_errors import ApiRequest, explain
-from tui.cloud.compute.compute_client import open_session, refusal
-from tui.errors import CloudError, UsageError
+from tui.cloud.api_errors import ApiRequest, explain, explain_transport
+from tui.cloud.compute.answer_shapes import login_shape_of
+from tui.cloud.compute.compute_client import open_session
+from tui.errors import UsageError
 from tui.settings import Settings
 from tui.text.numbers import parse_integer
 
@@ -53,7 +54,7 @@ class OsLoginClient:
 
     def __init__(self, settings: Settings) -> None:
         self._endpoint = settings.endpoints.get("oslogin", "")
-        self._session, its_project = open_session(self._endpoint, settings.token)
+        self._session, its_project = open_session(self._endpoint, settings.token, login_shape_of)
         self.project = settings.project or its_project or ""
         self.account = _account_of(getattr(self._session, "credentials", None)) or settings.account or ""
         if not self.account:
@@ -84,23 +85,24 @@ class OsLoginClient:
         )
 
     def _send(self, what: str, verb: str, path: str, body: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-        from google.api_core.exceptions import GoogleAPICallError
+        from google.api_core.exceptions import GoogleAPICallError, from_http_response
         from google.auth.exceptions import GoogleAuthError
         from requests.exceptions import RequestException
 
         url = f"{self._endpoint or _OS_LOGIN}/v1/users/{quote(self.account, safe='@:')}{path}"
-        request = ApiRequest(what, self.project, **_REQUEST)
+        request = ApiRequest(what, self.project, endpoint=self._endpoint, **_REQUEST)
+        started_at = time.monotonic()
         try:
             query = {"projectId": self.project}
             answer = self._session.request(verb, url, params=query, json=body, timeout=TIMEOUT_S)
             if not answer.ok:
-                raise refusal(answer)
-            document = answer.json()
+                raise from_http_response(answer)  # type: ignore[no-untyped-call]
+            document: dict[str, Any] = answer.json()
         except (GoogleAPICallError, GoogleAuthError) as error:
             raise explain(error, request) from error
-        except (RequestException, ValueError) as error:
-            raise CloudError(what, why=f"{request.api} cannot be reached", remedy="check the network") from error
-        return document if isinstance(document, Mapping) else {}
+        except RequestException as error:
+            raise explain_transport(error, request, time.monotonic() - started_at) from error
+        return document
 
     def close(self) -> None:
         """Close the session."""

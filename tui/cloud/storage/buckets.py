@@ -17,10 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from tui.cloud.api_errors import ApiRequest, explain, unreachable
+from tui.cloud.answers import check_answers
+from tui.cloud.api_errors import ApiRequest, explain, explain_transport
 from tui.cloud.credentials import find_credentials
 from tui.cloud.google_import import import_google
 from tui.cloud.retries import retry_limits
+from tui.cloud.storage._compat_google_cloud_storage import session_of
+from tui.cloud.storage.answer_shapes import shape_of
 from tui.errors import CloudError, NoSuchResourceError, TpuTuiError, UsageError
 from tui.settings import Settings
 
@@ -151,6 +154,8 @@ class Buckets:
         blob = await self._blob(url)
         if blob is None:
             raise await self._missing(url, what)
+        if blob.size is None or blob.generation is None:
+            raise CloudError(what, why="the service does not state its size and generation")
         written = blob.updated.timestamp() if blob.updated else 0.0
         return ObjectVersion(url, int(blob.generation), int(blob.size), written, blob.crc32c or "")
 
@@ -281,14 +286,17 @@ class Buckets:
 
         if self._endpoint:
             self._project = self._project or "local"
-            return storage.Client(
+            client = storage.Client(
                 project=self._project,
                 credentials=AnonymousCredentials(),  # type: ignore[no-untyped-call]
                 client_options={"api_endpoint": self._endpoint},
             )
-        login = find_credentials()
-        self._project = self._project or login.project
-        return storage.Client(project=self._project, credentials=login.credentials)
+        else:
+            login = find_credentials()
+            self._project = self._project or login.project
+            client = storage.Client(project=self._project, credentials=login.credentials)
+        check_answers(session_of(client), shape_of)
+        return client
 
     async def _ask(self, what: str, call: Callable[[], Answer], role: str = _ROLE) -> Answer:
         started_at = time.monotonic()
@@ -312,7 +320,7 @@ class Buckets:
         request = ApiRequest(what, self._project or "", _SERVICE, "Cloud Storage", role, self._endpoint)
         cause = error.cause if isinstance(error, RetryError) else error
         if isinstance(cause, (RequestException, HTTPError)):
-            return unreachable(request, tried_s)
+            return explain_transport(cause, request, tried_s)
         if isinstance(cause, NotFound):
             return NoSuchResourceError(what, why="there is no such bucket", remedy=_LIST_BUCKETS)
         return explain(error, request, tried_s)

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from tui.localpod.api.rpc_errors import ApiError
+from tui.text.json_shapes import ShapeError, check_shape
 from tui.text.numbers import parse_integer
 
 ROOT = "https://www.googleapis.com/compute/v1/"
@@ -20,8 +21,6 @@ DEFAULT_PAGE = 500
 """The size of a page, in items, unless the request sets another."""
 _JSON = "application/json"
 _REASONS = {400: "invalid", 404: "notFound", 409: "alreadyExists", 412: "conditionNotMet"}
-_TYPES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
-"""The names of JSON types (Compute Engine API v1, discovery document)."""
 IN_USE = "resourceInUseByAnotherResource"
 _CODES = {IN_USE: "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "notFound": "RESOURCE_NOT_FOUND"}
 _TERM = re.compile(
@@ -84,9 +83,8 @@ def invalid_field(field: str, value: object, why: str) -> ComputeError:
 async def read_document(request: web.Request, shape: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the JSON object of a request's body, without the fields that are null: Google's APIs ignore them.
 
-    `shape` has the types of the fields that are used: `str`, `int`, `bool`, `[shape of each item]`, `{field: shape}`
-    or, where every field is like the others, `{str: shape}`. Raises ComputeError for other content, ApiError for a
-    field of another type.
+    `shape` has the types of the fields that are used (see `tui.text.json_shapes`). Raises ComputeError for other
+    content, ApiError for a field of another type.
     """
     try:
         document = json.loads(await request.read() or b"{}", object_hook=_without_nulls)
@@ -94,28 +92,16 @@ async def read_document(request: web.Request, shape: Mapping[Any, Any]) -> dict[
         raise ComputeError(400, "Parse Error") from None
     if not isinstance(document, dict):
         raise ComputeError(400, "Parse Error")
-    _check_types(document, shape, "resource")
+    try:
+        check_shape(document, shape, "resource")
+    except ShapeError as error:
+        message = f"Invalid value at '{error.path}' (expected type: {error.expected}), {json.dumps(error.value)}"
+        raise ApiError("INVALID_ARGUMENT", message) from None
     return document
 
 
 def _without_nulls(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _check_types(value: Any, shape: Any, path: str) -> None:
-    """Raise INVALID_ARGUMENT for a value of another type than its shape's. A text of digits is an integer too."""
-    kind = shape if isinstance(shape, type) else type(shape)
-    is_digits = kind is int and isinstance(value, str) and parse_integer(value) is not None
-    if not (is_digits or (isinstance(value, kind) and isinstance(value, bool) == (kind is bool))):
-        text = json.dumps(value)
-        raise ApiError("INVALID_ARGUMENT", f"Invalid value at '{path}' (expected type: {_TYPES[kind]}), {text}")
-    if isinstance(shape, list):
-        for number, item in enumerate(value):
-            _check_types(item, shape[0], f"{path}[{number}]")
-    elif isinstance(shape, dict):
-        for name, item in value.items():
-            if (inner := shape.get(name, shape.get(str))) is not None:
-                _check_types(item, inner, f"{path}.{name}")
 
 
 def page_of(
