@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -194,3 +195,13 @@ def test_the_command_that_prints_a_token_names_the_missing_login_and_runs_nothin
     assert (answer.returncode, answer.stdout) == (3, "")
     assert "gcloud auth application-default login" in answer.stderr
     assert "Traceback" not in answer.stderr
+
+
+def test_a_pipe_or_endless_nesting_in_place_of_credentials_is_named(login: Login) -> None:
+    pipe = login.directory / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, login.write("deep.json", "[" * 100_000)):
+        login.environ["GOOGLE_APPLICATION_CREDENTIALS"] = str(path)
+        with pytest.raises(CloudError, match="cannot be used") as caught:
+            find_credentials(login.environ)
+        assert str(path) in caught.value.why

@@ -17,7 +17,7 @@ from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
 from tui.settings import load
-from tui.settings.home import loose_home, make_private
+from tui.settings.home import loose_home, make_private, read_user_file
 from tui.settings.profiles import read_profile, save_profile
 from tui.ssh.config.access import Access, Login
 from tui.ssh.keys.known_hosts import HostKeys, add_known_host
@@ -107,3 +107,15 @@ def test_accepted_host_keys_of_another_user_are_not_trusted(tmp_path: Path) -> N
     os.chown(path, OTHER_UID, OTHER_UID)
     with pytest.raises(UsageError, match="the file of host keys that were accepted here is not read"):
         HostKeys(Access(user="me", own_known_hosts=str(path))).trusted(login)
+
+
+def test_neither_a_pipe_nor_a_device_is_read_in_place_of_a_file_of_the_user(tmp_path: Path) -> None:
+    pipe, device, link = (tmp_path / name for name in ("pipe", "device", "link"))
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/zero")
+    for path in (pipe, device):
+        with pytest.raises(OSError, match="it is not a regular file"):
+            read_user_file(path)
+    (tmp_path / "file").write_text("text")
+    link.symlink_to(tmp_path / "file")
+    assert read_user_file(link) == b"text"

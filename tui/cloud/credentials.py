@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from tui.cloud.google_import import import_google
 from tui.errors import CloudError
 from tui.settings.gcloud import config_directory
+from tui.settings.home import read_user_file
+from tui.text.bounded_json import parse_json
 from tui.text.printable import one_line
 
 LOGIN = "gcloud auth application-default login"
@@ -66,8 +68,8 @@ def _from_file(path: Path, source: str) -> FoundCredentials:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            load: Any = google.auth.load_credentials_from_file
-            credentials, project = load(str(path), scopes=_SCOPES)
+            load: Any = google.auth.load_credentials_from_dict
+            credentials, project = load(parse_json(read_user_file(path)), scopes=_SCOPES)
     except (GoogleAuthError, OSError, ValueError, AttributeError, TypeError) as error:
         why = one_line(str(error.args[0] if error.args else error))
         raise CloudError(f"{source} cannot be used", why=f"{path}: {why}", remedy=LOGIN) from None

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tui.settings.home import read_user_file
+
 _NO_CONFIGURATION = "NONE"
 """gcloud's name for no configuration."""
 _PROPERTIES = {"project": ("core", "project"), "zones": ("compute", "zone"), "account": ("core", "account")}
@@ -54,14 +56,14 @@ def read_active(environ: Mapping[str, str], user_home: Path) -> GcloudConfigurat
 
 def _active_name(directory: Path) -> str:
     try:
-        return (directory / "active_config").read_text("utf-8").strip() or "default"
+        return read_user_file(directory / "active_config").decode().strip() or "default"
     except FileNotFoundError:
         return "default"
 
 
 def _read_properties(path: Path) -> dict[str, str]:
     """Read the properties for settings. Raises OSError, and ValueError for an invalid file."""
-    text = path.read_text("utf-8")
+    text = read_user_file(path).decode()
     import configparser
 
     parser = configparser.RawConfigParser()

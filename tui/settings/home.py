@@ -11,7 +11,7 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -21,6 +21,8 @@ from tui.errors import UsageError
 
 MOST_READ_BYTES = 256 * 1024 * 1024
 """Most bytes to read of a file at once: every record of a run is much shorter."""
+MOST_USER_FILE_BYTES = 16 * 1024 * 1024
+"""Most bytes of a key, a configuration or another file of the user."""
 _PRIVATE = 0o700
 
 
@@ -34,16 +36,19 @@ def make_private(path: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
-def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
+def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
     """Open a regular file and return its descriptor. A file that `flags` create is private to its owner.
 
-    Raises OSError, also for a link, which may lead to any file of the user, and for a pipe or a device, which may be
-    endless.
+    Raises OSError, also for a link (unless `follow`), which may lead to any file of the user, and for a pipe or a
+    device, which may be endless.
     """
+    links = 0 if follow else os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, flags | links | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a pipe that nothing reads
+        if error.errno == errno.ENXIO or (
+            error.errno == errno.ELOOP and not follow
+        ):  # a link; a pipe that nothing reads
             raise _not_regular(path) from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -69,6 +74,20 @@ def read_regular(path: Path | str, offset: int = 0, size: int | None = None) -> 
             raise OSError(errno.EFBIG, f"it has more than {MOST_READ_BYTES >> 20} MiB", str(path))
         file.seek(offset)
         return file.read(available if size is None else min(size, available))
+
+
+def read_user_file(path: Path | str, check: Callable[[os.stat_result], None] | None = None) -> bytes:
+    """Return the content of a file of the user, which may be a link, if it passes a `check` of its owner and mode.
+
+    Raises OSError, also for a pipe or a device in its place, and for a file that is too long.
+    """
+    with FileIO(open_regular(path, follow=True)) as file:
+        if check is not None:
+            check(os.fstat(file.fileno()))
+        content = file.read(MOST_USER_FILE_BYTES + 1)
+    if len(content) > MOST_USER_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"it has more than {MOST_USER_FILE_BYTES >> 20} MiB", str(path))
+    return content
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from typing import Any
 from tui.errors import UsageError, near_matches
 from tui.procs.liveness import pid_exists
 from tui.settings.fields import FIELDS, LOCAL_PROFILE, LOCAL_TABLE, Place
-from tui.settings.home import check_trusted, make_private, replace_file
+from tui.settings.home import check_trusted, make_private, read_user_file, replace_file
 from tui.text.bounded_json import check_document
 from tui.text.printable import one_line
 
@@ -56,9 +55,8 @@ def read_profile(home: Path, name: str, user_home: Path) -> Profile:
     """Read a profile. Raises UsageError with the file and line, or with similar names for a missing profile."""
     path = profile_path(home, name)
     try:
-        with path.open("rb") as file:
-            check_trusted(path, os.fstat(file.fileno()), f"profile {name}", home)
-            text = file.read().decode("utf-8-sig")
+        content = read_user_file(path, lambda status: check_trusted(path, status, f"profile {name}", home))
+        text = content.decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageError(f"no such profile: {name}", remedy=_missing_profile_remedy(home, name)) from None
     except UnicodeDecodeError as error:

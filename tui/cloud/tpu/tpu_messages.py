@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from google.cloud import tpu_v2
 
 _HOSTNAME = re.compile(r"[A-Za-z0-9.-]{1,253}?(?:-w-(?P<worker>[0-9]{1,7}))?")
+_MOST_NODES = 4096
+"""Most nodes of a queued resource that are listed; a slice has 16 chips or more, and no zone has so many."""
 _GENERATIONS = {config: generation for generation, config in accelerator.CONFIG_TYPES.items()}
 
 
@@ -272,7 +274,7 @@ def _symptom(symptom: tpu_v2.Symptom) -> Symptom:
 def _node_ids(spec: tpu_v2.QueuedResource.Tpu.NodeSpec, queued: str) -> list[str]:
     if "multislice_params" in spec:
         prefix = spec.multislice_params.node_id_prefix or queued
-        return [f"{prefix}-{number}" for number in range(spec.multislice_params.node_count)]
+        return [f"{prefix}-{number}" for number in range(min(spec.multislice_params.node_count, _MOST_NODES))]
     return [spec.node_id or queued]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import directory, file
 from tui.errors import UsageError
-from tui.settings.home import make_private, read_regular
+from tui.settings.home import make_private, read_regular, read_user_file
 from tui.text.bounded_json import parse_json
 
 if TYPE_CHECKING:
@@ -202,8 +202,8 @@ def _slices(settings: Settings) -> Iterator[str]:
 
 def _remembered(kind: str, settings: Settings) -> Iterator[str]:
     """Yield the names of a kind that a command listed last."""
-    with contextlib.suppress(OSError):
-        yield from _cache_file(settings, kind).read_text().split()
+    with contextlib.suppress(OSError, ValueError):
+        yield from read_user_file(_cache_file(settings, kind)).decode().split()
 
 
 def _words(settings: Settings) -> Iterator[str]:

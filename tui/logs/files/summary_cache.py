@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tui import __version__
 from tui.logs.attribution.line_owner import LineOwner
-from tui.settings.home import make_private, replace_file
+from tui.settings.home import make_private, read_regular, replace_file
 from tui.text.bounded_json import parse_json
 
 Row = dict[str, Any]
@@ -78,7 +78,7 @@ class SummaryCache:
     def load(self, log: Path, reader: Iterable[str] = ()) -> LogSummary | None:
         """Return the summary of a log if the log is unchanged, else None. `reader` lists what else it depends on."""
         try:
-            document = parse_json(self._path_of(log).read_bytes())
+            document = parse_json(read_regular(self._path_of(log)))
             if document["mark"] != _fingerprint(os.stat(log), reader) or document["edges"] != _hash_edges(log):  # noqa: PTH116
                 return None
             return LogSummary.from_json(document)

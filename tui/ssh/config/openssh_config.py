@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from tui.aio.threads import run_in_thread
 from tui.errors import UsageError
+from tui.settings.home import read_user_file
 from tui.text.printable import one_line
 
 SSH_TIMEOUT_S = 10.0
@@ -100,7 +101,7 @@ def _read(query: _Query, _: _Stamp) -> HostConfig | str:
     """Return the file's settings; the reason to run `ssh -G` if only ssh can evaluate the file."""
     problem = "it uses directives that only ssh understands"
     with suppress(OSError):
-        if not _ONLY_SSH.search(Path(query.path).read_bytes()):
+        if not _ONLY_SSH.search(read_user_file(query.path)):
             try:
                 return _read_here(query)
             except ValueError as error:  # includes asyncssh's own error and text that is not UTF-8

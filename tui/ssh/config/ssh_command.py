@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tui.pod.worker import Worker
 from tui.procs.python_env import module_command
-from tui.settings.home import make_private, replace_file
+from tui.settings.home import make_private, read_user_file, replace_file
 from tui.ssh.config.access import Access, address_of, login_to
 from tui.ssh.errors import IAP_UNNAMED
 from tui.ssh.keys.known_hosts import HostKeys, host_key_name
@@ -64,7 +64,7 @@ def _file_vouched(known_hosts: Path, alias: str, worker: Worker) -> Path:
     lock = os.open(known_hosts, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        before = path.read_text().splitlines() if path.exists() else []
+        before = read_user_file(path).decode(errors="replace").splitlines() if path.exists() else []
         lines = [line for line in before if not line.startswith(f"{alias} ")]
         lines += [f"{alias} {key}" for key in worker.host_keys]
         with replace_file(path) as file:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tui.aio.timeouts import within
 from tui.errors import OutOfReachError, UsageError
+from tui.settings.home import read_user_file
 from tui.ssh.config.access import Access, ClientKey, Prompter, local_user
 from tui.ssh.config.openssh_config import read_config
 
@@ -167,7 +168,7 @@ class ClientKeys:
         from tui.ssh.asyncssh_import import asyncssh
 
         try:
-            data = Path(path).read_bytes()
+            data = read_user_file(path)
             self._files[path] = _LoadedKey.of(asyncssh.import_private_key(data), _certificates(path))
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
             if in_agent:
@@ -202,7 +203,7 @@ class ClientKeys:
                 if secret is None:
                     break
                 with suppress(asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError):
-                    data = await asyncio.to_thread(Path(path).read_bytes)
+                    data = await asyncio.to_thread(read_user_file, path)
                     # bcrypt takes 0.1 s and more by design, so it runs in a thread.
                     key = await asyncio.to_thread(asyncssh.import_private_key, data, secret)
                     self._files[path] = _LoadedKey.of(key, _certificates(path))
@@ -215,7 +216,7 @@ def _certificates(path: str) -> list[asyncssh.SSHCertificate]:
     from tui.ssh.asyncssh_import import asyncssh
 
     with suppress(OSError, asyncssh.KeyImportError, ValueError):
-        return list(asyncssh.load_certificates(Path(f"{path}-cert.pub").read_bytes()))
+        return list(asyncssh.load_certificates(read_user_file(f"{path}-cert.pub")))
     return []
 
 
@@ -230,7 +231,7 @@ def public_key_of(path: str) -> asyncssh.SSHKey | None:
 
     for candidate in (f"{path}.pub", path):
         with suppress(OSError, asyncssh.KeyImportError, ValueError):
-            return asyncssh.read_public_key(candidate)
+            return asyncssh.import_public_key(read_user_file(candidate))
     return None
 
 
@@ -246,7 +247,7 @@ def has_unencrypted_key(access: Access) -> bool:
 def _is_open(path: Path) -> bool:
     """Return whether a file is a private key without a passphrase, by OpenSSH's PROTOCOL.key or PEM's headers."""
     try:
-        head, *lines = path.read_bytes().strip().split(b"\n")
+        head, *lines = read_user_file(path).strip().split(b"\n")
         if head.strip() in _PLAIN_PEM:
             return not any(b"ENCRYPTED" in line for line in lines)
         return head.strip() == _OPENSSH and base64.b64decode(b"".join(lines[:-1])).startswith(_OPENSSH_PLAIN)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import UsageError
+from tui.settings.home import read_user_file
 from tui.ssh.config.access import Access, local_user
 from tui.ssh.keys.client_keys import public_key_of
 
@@ -77,7 +78,7 @@ def _public_of(path: Path) -> asyncssh.SSHKey | None:
     from tui.ssh.asyncssh_import import asyncssh
 
     with suppress(OSError, asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError):
-        return public_key_of(str(path)) or asyncssh.read_private_key(path)
+        return public_key_of(str(path)) or asyncssh.import_private_key(read_user_file(path))
     return None
 
 

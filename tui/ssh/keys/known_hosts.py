@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.errors import TpuTuiError
-from tui.settings.home import check_trusted, make_private
+from tui.settings.home import check_trusted, make_private, open_regular, read_user_file
 from tui.ssh.config.access import Access, Login
 from tui.ssh.errors import Reason, SshError
 
@@ -155,7 +155,7 @@ def _parse(path: str) -> SSHKnownHosts:
 
 def _lines(path: str) -> list[str]:
     try:
-        return Path(path).read_text(errors="surrogateescape").split("\n")
+        return read_user_file(path).decode(errors="surrogateescape").split("\n")
     except OSError:
         return []
 
@@ -178,7 +178,7 @@ def add_known_host(path: Path, name: str, key: asyncssh.SSHKey) -> None:
     kind, base64 = key.export_public_key().decode().split()[:2]
     line = f"{name} {kind} {base64}"
     make_private(path.parent)
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, follow=True)
     with os.fdopen(descriptor, "r+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         text = file.read()
