@@ -98,7 +98,7 @@ async def test_a_disabled_or_unreachable_api_is_reported_in_a_sentence(
     assert "gcloud services enable oslogin.googleapis.com --project local" in caught.value.remedy
 
     nowhere = Settings(home=tmp_path, endpoints={"oslogin": "http://127.0.0.1:1"}, account="a@b.c")
-    with pytest.raises(CloudError, match="the OS Login API at .* cannot be reached"):
+    with pytest.raises(CloudError, match=r"the OS Login API at .* cannot be reached"):
         await asyncio.to_thread(login_profile, nowhere)
 
 

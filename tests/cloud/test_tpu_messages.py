@@ -8,7 +8,15 @@ from google.cloud import tpu_v2
 from google.rpc import status_pb2
 
 from tui.cloud.google_import import silence_libraries
-from tui.cloud.tpu.tpu_messages import merge, queued_request, slice_of_node, slices_of_queued, with_guest_attributes
+from tui.cloud.tpu.tpu_messages import (
+    document,
+    merge,
+    queued_request,
+    slice_of_node,
+    slices_of_queued,
+    with_guest_attributes,
+)
+from tui.errors import CloudError
 from tui.pod.slice import Slice
 
 pytestmark = pytest.mark.py310
@@ -100,6 +108,28 @@ def test_a_request_that_waits_beyond_the_year_9999_never_ends(seconds: int, unti
     queued = tpu_v2.QueuedResource(name=NAME.replace("nodes", "queuedResources"), create_time=CREATED)
     tpu_v2.QueuedResource.pb(queued).queueing_policy.valid_until_duration.seconds = seconds
     assert queued_request(queued).valid_until == until
+
+
+def test_a_request_is_valid_until_its_interval_ends() -> None:
+    queued = tpu_v2.QueuedResource(name=NAME.replace("nodes", "queuedResources"), create_time=CREATED)
+    tpu_v2.QueuedResource.pb(queued).queueing_policy.valid_interval.end_time.seconds = 1_700_000_000
+    assert queued_request(queued).valid_until == "2023-11-14T22:13:20Z"
+
+
+@pytest.mark.parametrize(("seconds", "nanos"), [(2**62, 0), (-(2**62), 0), (253_402_300_800, 0), (5, -1)])
+def test_a_time_out_of_range_is_unknown_and_not_shown(seconds: int, nanos: int) -> None:
+    node = tpu_v2.Node(name=NAME)
+    created = tpu_v2.Node.pb(node).create_time
+    created.seconds, created.nanos = seconds, nanos
+    assert slice_of_node(node).created in (None, "1970-01-01T00:00:05Z")
+    with pytest.raises(CloudError, match="a message of the Cloud TPU API is invalid"):
+        document(node)
+
+
+def test_the_nodes_of_a_queued_resource_are_listed_within_bounds() -> None:
+    spec = {"multislice_params": {"node_count": 2**31 - 1, "node_id_prefix": "n"}}
+    queued = tpu_v2.QueuedResource(name=NAME.replace("nodes", "queuedResources"), tpu={"node_spec": [spec]})
+    assert len(queued_request(queued).nodes) == 4096
 
 
 def test_the_port_of_an_endpoint_is_the_ssh_port_on_a_local_pod_only() -> None:

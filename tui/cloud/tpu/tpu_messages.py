@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from tui.cloud.api_errors import without_event_id
 from tui.cloud.guest_attributes import host_keys_in
+from tui.errors import CloudError
 from tui.pod import accelerator
 from tui.pod.api_paths import last_part
 from tui.pod.creation.queued_request import QueuedRequest
@@ -19,6 +21,7 @@ from tui.pod.ports import TPU_NODE_PORT
 from tui.pod.slice import CORES_PER_WORKER, OS_LOGIN, Slice, Symptom
 from tui.pod.worker import SSH_PORT, Worker
 from tui.text.numbers import parse_integer
+from tui.text.printable import one_line
 from tui.text.timestamps import to_utc
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ def slice_of_node(node: tpu_v2.Node, *, local: bool = False) -> Slice:
         api_version=enum_name(node.api_version),
         workers=workers,
         cores=_cores(node, kind, len(workers)),
-        created=_time(node.create_time),
+        created=_created(node),
         spot=None if scheduling is None else scheduling.spot,
         preemptible=None if scheduling is None else scheduling.preemptible,
         queued_resource=last_part(node.queued_resource) or None,
@@ -86,7 +89,7 @@ def slices_of_queued(queued: tpu_v2.QueuedResource) -> list[Slice]:
                 health_description=failure or None,
                 api_version="V2",
                 cores=_cores(spec.node, kind, 0),
-                created=_time(queued.create_time),
+                created=_created(queued),
                 spot="spot" in queued,
                 preemptible="scheduling_config" in spec.node and spec.node.scheduling_config.preemptible,
                 queued_resource=name,
@@ -110,7 +113,7 @@ def queued_request(queued: tpu_v2.QueuedResource) -> QueuedRequest:
         nodes=tuple(queued_node_ids(queued)),
         accelerator_type=accelerator_type_of(node) if node is not None else None,
         runtime_version=(node.runtime_version or None) if node is not None else None,
-        created=_time(queued.create_time),
+        created=_created(queued),
         spot="spot" in queued,
         valid_until=_valid_until(queued),
         labels=dict(node.labels) if node is not None else {},
@@ -140,15 +143,12 @@ def queued_node_ids(queued: tpu_v2.QueuedResource) -> list[str]:
 
 def _valid_until(queued: tpu_v2.QueuedResource) -> str | None:
     """Return when a request stops waiting; None if it never does, or after the year 9999."""
-    policy = queued.queueing_policy
-    try:
-        if "valid_until_duration" in policy:
-            return _time(queued.create_time + policy.valid_until_duration) if queued.create_time else None
-        if "valid_until_time" in policy:
-            return _time(policy.valid_until_time)
-        return _time(policy.valid_interval.end_time) if "valid_interval" in policy else None
-    except OverflowError:
-        return None
+    created, policy = _created_at(queued), type(queued).pb(queued).queueing_policy
+    if policy.HasField("valid_until_duration"):
+        return _time(created + policy.valid_until_duration.seconds) if created else None
+    if policy.HasField("valid_until_time"):
+        return _time(policy.valid_until_time.seconds)
+    return _time(policy.valid_interval.end_time.seconds)
 
 
 def merge(nodes: Iterable[Slice], queued: Iterable[Slice]) -> tuple[Slice, ...]:
@@ -194,10 +194,13 @@ def with_guest_attributes(slice_: Slice, answers: Sequence[tpu_v2.GuestAttribute
 
 
 def document(message: Any) -> dict[str, Any]:
-    """Return one of the API's messages in the API's JSON."""
-    from google.protobuf.json_format import MessageToDict
+    """Return one of the API's messages in the API's JSON. Raises CloudError for one that has none."""
+    from google.protobuf.json_format import Error, MessageToDict
 
-    content: dict[str, Any] = MessageToDict(type(message).pb(message))
+    try:
+        content: dict[str, Any] = MessageToDict(type(message).pb(message))
+    except (Error, TypeError) as error:
+        raise CloudError("a message of the Cloud TPU API is invalid", why=one_line(str(error))) from None
     return content
 
 
@@ -267,7 +270,7 @@ def _symptom(symptom: tpu_v2.Symptom) -> Symptom:
         symptom_type=enum_name(symptom.symptom_type) or "UNKNOWN",
         worker_id=symptom.worker_id,
         details=symptom.details,
-        create_time=_time(symptom.create_time),
+        create_time=_created(symptom),
     )
 
 
@@ -278,6 +281,18 @@ def _node_ids(spec: tpu_v2.QueuedResource.Tpu.NodeSpec, queued: str) -> list[str
     return [spec.node_id or queued]
 
 
-def _time(moment: Any) -> str | None:
-    """Format a time as RFC 3339 in UTC, to the second; the epoch stands for none."""
-    return to_utc(moment) if moment and moment.timestamp() > 0 else None
+def _created(message: Any) -> str | None:
+    return _time(_created_at(message))
+
+
+def _created_at(message: Any) -> int:
+    """Return when a resource was created (Unix time), which the library converts only within the range of its type."""
+    return int(type(message).pb(message).create_time.seconds)
+
+
+def _time(seconds: int) -> str | None:
+    """Format a Unix time as RFC 3339 in UTC; the epoch stands for none, as do years that Python does not have."""
+    try:
+        return to_utc(datetime.fromtimestamp(seconds, timezone.utc)) if seconds > 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None
