@@ -286,7 +286,7 @@ def _created(message: Any) -> str | None:
 
 
 def _created_at(message: Any) -> int:
-    """Return when a resource was created (Unix time), which the library converts only within the range of its type."""
+    """Return when a resource was created (Unix time); the library raises for times that Python does not have."""
     return int(type(message).pb(message).create_time.seconds)
 
 
