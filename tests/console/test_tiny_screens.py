@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.widgets import Button
 
-from tests.console.driving import fail, opened_run, running, shown, table, until
+from tests.console.driving import fail, opened_pod, opened_run, running, shown, table, until
 from tests.console.stage import StageOperator
 from tui.console.screens.run import RunScreen
 from tui.console.screens.stop import StopDialog
@@ -82,3 +82,9 @@ async def test_the_problem_panel_leaves_room_for_the_panes(operator: StageOperat
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: log.size.height and "FileNotFoundError" in shown(log))
         assert not app.screen.show_vertical_scrollbar
+
+
+async def test_the_panes_of_the_pod_are_as_wide_as_a_narrow_screen(operator: StageOperator) -> None:
+    async with opened_pod(operator, (50, 18)) as (app, pilot):
+        await until(pilot, lambda: "READY" in shown(table(app, "slices")))
+        assert {app.screen.query_one(name).outer_size.width for name in ("#pane-slices", "#pane-runs")} == {50}
