@@ -38,10 +38,10 @@ def test_without_a_majority_no_worker_is_blamed() -> None:
 
 
 def test_no_python_anywhere_is_a_warning_and_no_answer_is_unknown() -> None:
-    (missing,) = version_rows([Facts(0, python_missing=True)])
+    (missing,) = version_rows([Facts(0, python_missing="venv/bin/python")])
     silent, present = version_rows([Facts(0), facts(1)])
 
-    assert (missing.status, "--venv" in (missing.remedy or "")) == ("warn", True)
+    assert (missing.status, missing.detail) == ("warn", "command not found: venv/bin/python")
     assert (silent.worker, silent.status, present.status) == (0, "unknown", "pass")
 
 

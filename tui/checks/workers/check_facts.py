@@ -104,7 +104,7 @@ class Facts:
     lock: Lock | None = None
     runs: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
-    python_missing: bool = False
+    python_missing: str = ""
     python_fault: str = ""
     """Why its interpreter failed, from the last line it printed."""
     code: Code | None = None
@@ -205,7 +205,7 @@ def facts_from(index: int, answers: Sequence[Answer], sent: float, received: flo
         lock=next((_lock(row) for row in rows.get("lock", []) if len(row) > 2), None),
         runs=tuple(one_line(row[0]) for row in rows.get("run", [])),
         versions={row[0]: one_line(" ".join(row[1:])) for row in rows.get("version", []) if len(row) > 1},
-        python_missing=python == ["missing"],
+        python_missing=one_line(" ".join(python[1:])) if python[0] == "missing" else "",
         python_fault=one_line(" ".join(python[1:])) if python[0] == "failed" else "",
         origin=_address(rows.get("origin", [[""]])[0][0]),
         code=next((Code(row[0], row[1]) for row in rows.get("code", []) if len(row) == 2), None),

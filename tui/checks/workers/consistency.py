@@ -92,9 +92,9 @@ def _same_minor(usual: str, value: str) -> bool:
 
 def _same(all_facts: Sequence[Facts]) -> CheckRow:
     scope = "" if len(all_facts) == 1 else f" on all {len(all_facts)} workers"
-    if all_facts[0].python_missing:
-        remedy = "install python3, or launch with --conda-env or --venv"
-        return make_row("versions", "warn", f"no python3 on the PATH{scope}", remedy)
+    if program := all_facts[0].python_missing:
+        remedy = "install it, or launch with --conda-env or --venv"
+        return make_row("versions", "warn", f"command not found{scope}: {program}", remedy)
     having = all_facts[0].versions
     versions = ", ".join(f"{name} {having[name]}" for name in COMPARED if name in having)
     missing = "" if any(name in having for name in _FRAMEWORKS) else "; no torch"

@@ -120,7 +120,7 @@ versions() {
       tt_check=1; eval "$(cat)"
       case ${1##*/} in python | python[0-9]*) tt_p=$1 ;; esac
     fi
-    command -v -- "$tt_p" >/dev/null || { printf "@%s python missing\n" "$tt_n"; exit 0; }
+    command -v -- "$tt_p" >/dev/null || { printf "@%s python missing %s\n" "$tt_n" "$tt_p"; exit 0; }
     exec "$tt_p" -c "$tt_q" "$tt_n"' sh "$tt_nonce" "$tt_ask" "$tt_versions" 2>&1 |
     head -c 65536)
   case $tt_w in
