@@ -87,9 +87,26 @@ def test_time_is_the_axis_when_it_is_known_and_increases(times: list[float], x: 
     assert axis[0].tolist() == (list(range(len(times))) if x is None else x)
 
 
+@pytest.mark.parametrize(
+    ("steps", "axis"),
+    [
+        ([40, 80, 80, 120], ([40, 80, 80, 120], "step")),
+        ([40, 80, 20, 60], ([0, 1, 2, 3], "order in the log")),
+        ([-1, -1, -1, -1], ([0, 1, 2, 3], "order in the log")),
+    ],
+    ids=["counting on", "counting anew in each epoch", "unknown"],
+)
+def test_without_times_the_step_is_the_axis_where_it_never_falls(
+    steps: list[int], axis: tuple[list[int], str]
+) -> None:
+    x, label = time_axis(series([math.nan] * 4)._replace(step=np.array(steps)))
+    assert (x.tolist(), label) == axis
+
+
 def test_a_label_that_would_not_end_on_the_axis_is_left_out() -> None:
-    assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 41.0, 50) == [0.0, 20.0]
-    assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 45.0, 50) == [0.0, 20.0, 40.0]
+    assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 0.0, 41.0, 50) == [0.0, 20.0]
+    assert readable([0.0, 20.0, 40.0], ["00:00", "00:20", "00:40"], 0.0, 45.0, 50) == [0.0, 20.0, 40.0]
+    assert readable([20.0, 40.0], ["00:20", "00:40"], 20.0, 40.5, 50) == [20.0]
 
 
 class RemovedPlot(Plot):

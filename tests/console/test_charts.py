@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Static
@@ -75,6 +77,24 @@ async def test_both_charts_are_drawn_once_there_is_a_curve_and_say_until_then_wh
 
         await until(pilot, both_are_drawn_again)
         assert updates == [], "each update would lay out the whole screen"
+
+
+@pytest.mark.parametrize(
+    ("steps", "labels"),
+    [(range(4), "0 1 2 3"), (range(10_000, 10_401, 100), "10000 10050 10100")],
+    ids=["from the start", "resumed"],
+)
+async def test_without_times_the_axis_shows_the_steps(steps: range, labels: str) -> None:
+    app = ChartsApp()
+    app.demux.feed(0, "".join(f"step {step} loss {step / 7}\n" for step in steps).encode())
+    async with app.run_test(size=(100, 30)) as pilot:
+
+        def steps_are_shown() -> bool:
+            app.panes.redraw_soon()
+            app.take()
+            return labels in " ".join(re.sub("<[^>]*>|&#160;", " ", app.export_screenshot()).split())
+
+        await until(pilot, steps_are_shown)
 
 
 async def test_a_chart_that_is_not_drawn_yet_does_not_report_missing_samples() -> None:

@@ -144,10 +144,10 @@ def test_the_curves_of_a_log_use_the_times_of_its_lines(began: float, dated: boo
     assert x[-1] == pod.time[-1] - pod.time[0]
 
 
-def test_without_times_the_position_in_the_log_is_the_axis_of_all_cores() -> None:
+def test_without_times_the_step_is_the_axis_of_all_cores() -> None:
     pod = SimulatedPod(64, 900)
     series = history_of(pod, np.full(len(pod), np.nan), 333).pod(np.arange(64))
-    assert time_axis(series)[1] == "samples"
+    assert time_axis(series)[1] == "step"
     truth = [float(np.nanmedian(losses)) for losses in pod.newest(pod.time)]
     places = 0
     for median in series.loss_median:

@@ -34,11 +34,11 @@ PLOT_EDGES = 3
 ENOUGH_TICKS = 5
 EDGE, LOSS, RATE = ("grey50", "grey50"), ("bright_cyan", "cyan"), ("bright_green", "green")
 """Colours of lines on a dark and a light screen: thin bright lines are invisible on white."""
-TIME, SAMPLES = "time", "samples"
+TIME, STEP, ORDER = "time", "step", "order in the log"
 
 
 class Chart(Vertical):
-    """One plot: a few lines over the run's time, or over samples where no times are known."""
+    """One plot: a few lines over the run's time, or over its steps where no times are known."""
 
     DEFAULT_CSS = """
     Chart {
@@ -100,7 +100,7 @@ class Chart(Vertical):
         if isinstance(self.parent, Pane):
             self.parent.set_subtitle(label)
         if self.has_curve:
-            self._scale(x, label == TIME, float(values.min()) if low is None else low, float(values.max()))
+            self._scale(x, label, float(values.min()) if low is None else low, float(values.max()))
         for line, (dark, light) in lines:
             finite = np.isfinite(line) & np.isfinite(x)
             if finite.any():
@@ -108,7 +108,7 @@ class Chart(Vertical):
                     x[finite], line[finite], line_style=dark if is_dark else light, hires_mode=HiResMode.BRAILLE
                 )
 
-    def _scale(self, x: Floats, is_time: bool, low: float, high: float) -> None:
+    def _scale(self, x: Floats, label: str, low: float, high: float) -> None:
         """Set limits and ticks of both axes, as many as there is room for."""
         plot = self._plot
         room = (high - low) * 0.05 or abs(high) * 0.05 or 1.0
@@ -117,27 +117,34 @@ class Chart(Vertical):
         rows = self.size.height - PLOT_EDGES
         most = min(int(rows / ROWS_A_TICK), max(ENOUGH_TICKS, rows // 2))
         plot.set_yticks(ticks_within(bottom, top, max(2, most)))
-        axis = RunTime() if is_time else NumericAxisFormatter()
+        axis = RunTime() if label == TIME else NumericAxisFormatter()
         plot.set_x_formatter(axis)
-        plot.set_xlimits(0.0, float(x[-1]))
+        first, last = 0.0 if label == TIME else float(x[0]), float(x[-1])
+        plot.set_xlimits(first, last)
         columns = max(1, self.size.width - MARGIN_LEFT)
-        ticks = axis.get_ticks(0.0, float(x[-1]), max(2, columns // COLUMNS_A_TICK)) if is_time else []
-        plot.set_xticks(readable(ticks, axis.get_labels_for_ticks(ticks), float(x[-1]), columns) if is_time else None)
+        most = max(2, columns // COLUMNS_A_TICK)
+        ticks = axis.get_ticks(first, last, most) if label == TIME else []
+        if label == STEP:
+            ticks = ticks_within(first, last, min(most, int(last - first) + 1))  # no half steps
+        plot.set_xticks(readable(ticks, axis.get_labels_for_ticks(ticks), first, last, columns))
 
 
-def readable(ticks: Sequence[float], labels: Sequence[str], last: float, columns: int) -> list[float]:
-    """Return the ticks with labels that, centred, end within an axis of `columns` from 0 to `last`."""
-    ends = [tick / (last or 1.0) * columns + len(label) / 2 for tick, label in zip(ticks, labels, strict=True)]
+def readable(ticks: Sequence[float], labels: Sequence[str], first: float, last: float, columns: int) -> list[float]:
+    """Return the ticks with labels that, centred, end within an axis of `columns` from `first` to `last`."""
+    scale = columns / (last - first or 1.0)
+    ends = [(tick - first) * scale + len(label) / 2 for tick, label in zip(ticks, labels, strict=True)]
     return [tick for tick, end in zip(ticks, ends, strict=True) if end <= columns + 0.5]
 
 
 def time_axis(series: PodSeries) -> tuple[Floats, str]:
-    """Return each point's place and the axis' name: time if it increases from point to point, else samples."""
-    time = series.time
+    """Return each point's place and the axis' name: time if it increases from point to point, else the step."""
+    time, step = series.time, series.step
     if len(time) > 1 and (np.diff(time) > 0).all():
         began = series.began if series.began <= time[0] else time[0]
         return time - began, TIME
-    return np.arange(len(time), dtype=np.float64), SAMPLES
+    if len(step) and 0 <= step[0] < step[-1] and (np.diff(step) >= 0).all():
+        return step.astype(np.float64), STEP
+    return np.arange(len(time), dtype=np.float64), ORDER
 
 
 class LossChart(Chart):

@@ -27,11 +27,16 @@ BOTH_CHARTS = 2
 """Redraws that are due at once when the charts become visible."""
 
 
+def format_loss_title(snapshot: Snapshot) -> str:
+    """Return the chart's title: what the curves are."""
+    return "loss" if len(snapshot) == 1 else f"loss: median of the {snapshot.noun}s (grey: min and max)"
+
+
 def format_rate_title(snapshot: Snapshot) -> str:
     """Return the chart's title: the unit of the rate, of the pod or of the median core."""
     if snapshot.rate_median is None:
         return "rate"
-    source = "median core" if snapshot.rate_total is None else "pod"
+    source = f"median {snapshot.noun}" if snapshot.rate_total is None else "pod"
     return (
         f"rate: {snapshot.rate_unit} of the {source}" if snapshot.rate_unit else f"rate of the {source}, unit unknown"
     )
@@ -45,8 +50,8 @@ class ChartPanes(Vertical, can_focus=True):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._panes = (
-            Pane("loss: median of the cores (grey: min and max)", Static(), id="pane-loss"),
-            Pane("rate: examples/s of the pod", Static(), id="pane-rate"),
+            Pane("loss", Static(), id="pane-loss"),
+            Pane("rate", Static(), id="pane-rate"),
         )
         self._charts: tuple[LossChart, RateChart] | None = None
         self._due = 0.0
@@ -87,6 +92,7 @@ class ChartPanes(Vertical, can_focus=True):
         self.load()
         if self._charts is None or not all(chart.is_mounted for chart in self._charts):
             return
+        self._panes[0].set_title(format_loss_title(snapshot))
         self._panes[1].set_title(format_rate_title(snapshot))
         chart = self._charts[self._next]
         chart.take(snapshot.history.pod(snapshot.row, rates_add=snapshot.rates_add))
