@@ -147,6 +147,24 @@ class TestStates:
         state = ["ended", "ended"] if ends else ["silent", "training"]
         assert [row.state for row in snapshot.rows()] == [state[0], state[0], state[1], state[1]]
 
+    @pytest.mark.parametrize("now", [1400.0, 1900.0])
+    def test_a_core_that_hangs_while_the_others_finish_is_behind_and_makes_no_figure_of_the_run(
+        self, now: float
+    ) -> None:
+        demux = Demux()
+        for step in range(0, 400, 20):
+            for core in range(3) if step < 40 else (1, 2):
+                line = training(core=core, step=step, loss=str(float(400 - step)))
+                demux.feed(core, f"{line}\n".encode(), now=1000.0 + step)
+        demux.feed(1, b"Total Train Time: 0:41:25\n", now=1400.0)
+        for worker in (1, 2):
+            demux.set_ended(worker, True)
+        snapshot = demux.snapshot(now=now)
+        assert snapshot.loss_spread is not None
+        assert (snapshot.median_step, snapshot.loss_spread.median) == (380, 20.0)
+        assert [row.state for row in snapshot.rows()] == ["silent", "ended", "ended"]
+        assert snapshot.straggling.tolist() == [True, False, False]
+
     def test_the_jobs_last_line_ends_a_saved_log(self) -> None:
         assert only(training(), "Total Train Time: 0:41:25").state == "ended"
 

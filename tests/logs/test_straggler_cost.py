@@ -40,6 +40,18 @@ def test_with_equal_rates_the_pace_comes_from_the_lines_times() -> None:
     assert cost.pace == pytest.approx(0.25, rel=0.1)
 
 
+@pytest.mark.parametrize("rate", ["97.00", "103.00"])
+def test_the_pace_of_a_core_that_hangs_comes_from_its_lines_whatever_its_last_rate(rate: str) -> None:
+    demux = Demux()
+    for step in range(80):
+        for core in range(4 if step < 40 else 3):
+            own = rate if core == 3 else "100.00"
+            demux.feed(core, (training(core=core, step=step, rate=own) + "\n").encode(), now=1000.0 + step)
+    (cost,) = straggler_costs(demux.snapshot(now=1080.0))
+    assert (cost.core, cost.lag) == (3, 40)
+    assert cost.pace == pytest.approx(0.5)
+
+
 def test_a_core_that_has_just_moved_to_another_worker_is_not_slow() -> None:
     demux = Demux()
     for step in range(0, 1000, 10):

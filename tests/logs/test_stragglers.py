@@ -152,6 +152,12 @@ class TestNoCoreIsSlow:
         assert (snapshot.stragglers, len(snapshot.nan_cores)) == ((), 7)
 
 
+def test_a_straggler_stays_one_while_some_workers_have_been_read_further_than_others() -> None:
+    demux = pod([*steady(7, 1000, 30), [400.0] * 30])
+    assert seen(demux, 30).stragglers == (7,)
+    assert demux.snapshot(now=1030.0, partial=True).stragglers == (7,)
+
+
 def test_a_core_that_is_behind_and_slow_is_called_behind() -> None:
     demux = Demux()
     for step in range(90):

@@ -97,6 +97,14 @@ async def test_a_finding_begins_when_the_core_was_first_seen_behind(pod: Pod) ->
     assert abs(datetime.fromisoformat(finding.since) - first_look) < found - first_look
 
 
+async def test_a_core_that_hangs_is_recorded_although_it_is_silent(pod: Pod) -> None:
+    for step in range(40):
+        pod.train(behind=False, only=tuple(core for core in CORES if core != LAGGING or step < 5))
+    assert pod.snapshot.row_at(LAGGING).state == "silent"
+    await pod.watch().check_snapshot(pod.snapshot)
+    assert [event.get("cores") for event in pod.stall_events("behind")] == [[LAGGING]]
+
+
 async def test_a_core_that_trains_level_with_the_others_has_recovered_and_its_finding_stays(pod: Pod) -> None:
     watch = await flagged(pod)
     pod.train(behind=False)

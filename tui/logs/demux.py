@@ -105,8 +105,8 @@ class Demux:
     def snapshot(self, now: float | None = None, *, partial: bool = False) -> Snapshot:
         """Return everything known, sorted by core; `now` (UTC seconds) decides which cores are silent.
 
-        `partial` says that the lines of some workers have been read further than those of others: then no core
-        counts as a straggler.
+        `partial` says that the lines of some workers have been read further than those of others: then the
+        stragglers are those of the snapshot before.
         """
         self._blocks.flush()
         if now is not None:

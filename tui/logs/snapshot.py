@@ -191,10 +191,13 @@ class Snapshot:
 
     @property
     def straggling(self) -> Bools:
-        """Return which cores hold the others up, behind or slow; once all have ended, those that did at the end."""
+        """Return which cores hold the others up, behind or slow; once all have ended, those that did at the end.
+
+        A core that has hung is silent, and still behind.
+        """
         is_over = np.isin(self.state, (CoreState.ENDED, CoreState.NAN)).all()
-        ended = (self.state == CoreState.ENDED) & is_over
-        late: Bools = (self.behind | self.slow) & ((self.state == CoreState.STRAGGLER) | ended)
+        going = (CoreState.STRAGGLER, CoreState.SILENT, *((CoreState.ENDED,) if is_over else ()))
+        late: Bools = (self.behind | self.slow) & np.isin(self.state, going)
         return late
 
     @property

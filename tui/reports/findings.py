@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tui.logs.core_row import json_figure
 from tui.logs.snapshot import CoreState, Snapshot
-from tui.logs.state.straggler_cost import straggler_costs
+from tui.logs.state.straggler_cost import AS_FAST, straggler_costs
 from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
 from tui.text.printable import format_count
 from tui.text.ranks import name_ranks
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tui.runs.read.latest_figures import LatestFigures
     from tui.runs.record.run_status import RunStatus
 
-AS_FAST = 0.95
-"""Share of the median pace from which a core that was behind at the end counts as merely ended earlier."""
 MOST_NAMED = 3
 """Most findings of one kind that get a sentence each."""
 _MOST_MARKS = 2

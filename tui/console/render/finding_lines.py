@@ -90,5 +90,6 @@ def _stragglers(status: RunStatus | None, snapshot: Snapshot, flagged: Bools) ->
 
 def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> Bools:
     """Return the stragglers, except on workers without a connection: those may be as far as the others."""
-    flagged: Bools = (snapshot.state == CoreState.STRAGGLER) & ~np.isin(snapshot.worker, list(unseen))
+    going = snapshot.state != CoreState.ENDED
+    flagged: Bools = snapshot.straggling & going & ~np.isin(snapshot.worker, list(unseen))
     return flagged

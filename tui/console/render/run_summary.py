@@ -106,16 +106,16 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> 
     if snapshot.median_step is not None:
         cells.append(Cell(f"step {snapshot.median_step}"))
     if seconds_per_step is not None and is_live(feed.status):
-        cells.append(Cell(f"{seconds_per_step:.3g} s/step", "dim"))
+        cells.append(Cell(f"{seconds_per_step:#.3g}".rstrip(".") + " s/step", "dim"))
     spread = snapshot.loss_spread
     if spread is not None:
         cells.append(Cell(f"loss {format_number(spread.median, 5)}", "accent"))
         if spread.min < spread.max:
             cells.append(Cell(f"({format_number(spread.min, 4)}–{format_number(spread.max, 4)})", "dim"))
-    if not is_launching(feed.status):
-        cells.append(Cell(rate_in_short(snapshot), "good"))
     expected = _expected_cores(feed) or len(snapshot)
     reporting = _reporting(snapshot, feed)
+    if reporting:
+        cells.append(Cell(rate_in_short(snapshot), "good"))
     are_missing = reporting < expected and feed.has_caught_up
     cells.append(Cell(f"{reporting} of {expected} {snapshot.noun}s", "warn" if are_missing else ""))
     if snapshot.data_wait_share is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,8 @@ class DemuxState:
     """Lines too long to be read whole."""
     first_moment: float = _NAN
     last_moment: float = _NAN
+    stragglers: tuple[Sequence[int], Sequence[int]] = ((), ())
+    """Rows that were behind and rows that were slow when all sources were last read equally far."""
     _slots: dict[tuple[int | None, str | None], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,6 +87,7 @@ class DemuxState:
     def restart(self) -> None:
         """Note that the job was restarted on all workers: earlier samples are not compared with later ones."""
         self.queue.flush()
+        self.stragglers = (), ()
         self.table.restart(self.epochs.offset)
         self.epochs.restart()
         self.facts = {name: value for name, value in self.facts.items() if name not in AT_THE_END}

@@ -39,7 +39,7 @@ class _Cores(NamedTuple):
 
 
 def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = False) -> Snapshot:
-    """Return the sorted view of everything known; with `partial`, no core counts as a straggler."""
+    """Return the sorted view of everything known; with `partial`, the stragglers are those of the view before."""
     table = state.table
     numbers = worker_numbers(state.sources)
     cores = _cores(table, numbers, alike=are_named_alike(state.sources))
@@ -56,14 +56,19 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     usual = _usual(state, rows, now)
     goes_on = sampled & ~ended
     silent = _silent(state, rows, now if goes_on.any() else None, usual)
-    counting = _first_with_any(goes_on & ~silent, goes_on, sampled & ~silent, sampled)
+    counting = _first_with_any(goes_on & ~silent, sampled & ~silent, sampled)
     lag, middle = _lags(position, counting)
     if state.epochs.offset is not None:
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + state.epochs.offset, epoch)
-    late = find_behind(lag, usual, table.stride, state.thresholds) & (not partial)
+    late = find_behind(lag, usual, table.stride, state.thresholds)
     pace, slow = measure_paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
-    slow &= sampled & (not partial)
-    states = _states(sampled, columns["known"], columns["loss"], ended | _is_over(state), late | slow, silent)
+    slow &= sampled
+    if partial:
+        late, slow = (np.isin(rows, before) for before in state.stragglers)
+    else:
+        state.stragglers = rows[late].tolist(), rows[slow].tolist()
+    ended |= now is None and _is_over(state)  # in a live run, each worker's exit is known
+    states = _states(sampled, columns["known"], columns["loss"], ended, late | slow, silent)
     facts_of = _workers(state, numbers, workers)
     listed = [UNKNOWN if facts.worker is None else facts.worker for facts in facts_of]
     dated = [source for source in state.sources if np.isfinite(source.last_seen)]

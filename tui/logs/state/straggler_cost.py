@@ -8,6 +8,8 @@ from tui.logs._compat_numpy import np
 from tui.logs.core_row import json_figure, optional_int
 from tui.logs.snapshot import Snapshot
 
+AS_FAST = 0.95
+"""Share of the median pace from which a core that is behind has no slower steps: it stopped, or ended earlier."""
 LEAST_LINES = 5
 """Fewest lines of a core from which its pace is measured."""
 RECENT_STEPS = 20
@@ -40,8 +42,8 @@ def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:
     """Return the stragglers, the most expensive first.
 
     A pod whose cores wait for each other runs at the pace of its slowest core. A straggler's pace is its rate as a
-    share of the median at the same moments or, if that is unknown, its lines as a share of the median core's. Once
-    all cores have ended, the stragglers at the end are reported.
+    share of the median at the same moments or, if that is unknown or shows no slow core, its lines as a share of the
+    median core's. Once all cores have ended, the stragglers at the end are reported.
     """
     indices = np.flatnonzero(snapshot.straggling)
     if not len(indices):
@@ -53,7 +55,7 @@ def straggler_costs(snapshot: Snapshot) -> tuple[StragglerCost, ...]:
 
 def _cost(snapshot: Snapshot, index: int, step: float | None, median_lines: float) -> StragglerCost:
     measured = float(snapshot.pace[index])
-    pace = measured if measured < 1 else _pace_by_lines(snapshot, index, median_lines)
+    pace = measured if measured < AS_FAST else _pace_by_lines(snapshot, index, median_lines)
     slower = None if pace is None or not 0 < pace < 1 else pace
     lag = float(snapshot.lag[index])
     steps = None if np.isnan(lag) else int(lag)

@@ -17,7 +17,7 @@ from tui.errors import TpuTuiError
 from tui.logs._compat_numpy import np, places_of
 from tui.logs.core_row import HAS_LOSS, CoreRow
 from tui.logs.dialects.user_dialects import user_dialects
-from tui.logs.snapshot import CoreState, Snapshot
+from tui.logs.snapshot import Snapshot
 from tui.logs.state.straggler_cost import StragglerCost, straggler_costs
 from tui.pod.run import RunState
 from tui.runs.health.reachability import Reachability
@@ -148,7 +148,7 @@ class CoreWatch:
 
     def _stragglers(self, snapshot: Snapshot) -> list[CoreRow]:
         """Return the rows that are behind or slow, except those of workers that are unreachable or have ended."""
-        rows = (snapshot.row_at(index) for index in _indices_where(snapshot.state == CoreState.STRAGGLER))
+        rows = (snapshot.row_at(index) for index in _indices_where(snapshot.straggling))
         return [row for row in rows if not self._is_away(row)]
 
     def _level(self, snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
