@@ -119,11 +119,25 @@ async def test_a_filter_searches_the_whole_log_not_only_its_end(tmp_path: Path) 
         assert shown(pane)[:2] == ["Loss=nan first", "loss=NAN last"]
         assert "2 lines with “loss=nan”" in pane.summary
         pane.set_filter("not there")
+        assert shown(pane)[0] == " Searching…"
         await settle(pilot, pane)
         assert shown(pane)[0] == " No lines match. Esc clears the filter."
         pane.set_filter("")
         await settle(pilot, pane)
         assert shown(pane)[-1] == "loss=NAN last"
+
+
+async def test_without_colour_a_workers_number_is_as_bright_as_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    path, pane = tmp_path / "log", LogPane()
+    append_numbered(path, 1)
+    async with WidgetApp(pane).run_test(size=(40, 10)) as pilot:
+        pane.open(FileLines(path, 4), show_worker=True)
+        await settle(pilot, pane)
+        assert shown(pane)[0] == "  4│line 000000"
+        assert len({segment.style for segment in pane.render_line(0)}) == 1
 
 
 async def test_long_lines_can_be_scrolled_sideways(tmp_path: Path) -> None:

@@ -147,11 +147,13 @@ class TestStates:
         state = ["ended", "ended"] if ends else ["silent", "training"]
         assert [row.state for row in snapshot.rows()] == [state[0], state[0], state[1], state[1]]
 
-    @pytest.mark.parametrize("now", [1400.0, 1900.0])
+    @pytest.mark.parametrize(
+        ("now", "silent", "state"), [(1400.0, 1000, "straggler"), (1400.0, 120, "silent"), (1900.0, 120, "silent")]
+    )
     def test_a_core_that_hangs_while_the_others_finish_is_behind_and_makes_no_figure_of_the_run(
-        self, now: float
+        self, now: float, silent: float, state: str
     ) -> None:
-        demux = Demux()
+        demux = Demux(thresholds={"silent": silent})
         for step in range(0, 400, 20):
             for core in range(3) if step < 40 else (1, 2):
                 line = training(core=core, step=step, loss=str(float(400 - step)))
@@ -162,7 +164,7 @@ class TestStates:
         snapshot = demux.snapshot(now=now)
         assert snapshot.loss_spread is not None
         assert (snapshot.median_step, snapshot.loss_spread.median) == (380, 20.0)
-        assert [row.state for row in snapshot.rows()] == ["silent", "ended", "ended"]
+        assert [row.state for row in snapshot.rows()] == [state, "ended", "ended"]
         assert snapshot.straggling.tolist() == [True, False, False]
 
     def test_the_jobs_last_line_ends_a_saved_log(self) -> None:

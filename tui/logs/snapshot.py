@@ -146,12 +146,14 @@ class Snapshot:
 
     @property
     def loss_spread(self) -> Spread | None:
-        """Return the spread of the loss over the counting cores, or over all if none counts.
+        """Return the spread of the loss over the counting cores and those further ahead, or over all if none counts.
 
         Losses of nan are left out; it is nan where all are, and None where none is known.
         """
         has_loss = (self.known & HAS_LOSS) > 0
-        losses = self.loss[has_loss & self.counting if (has_loss & self.counting).any() else has_loss]
+        ahead = self.lag < np.fmin.reduce(self.lag[self.counting], initial=np.nan)
+        counted = has_loss & (self.counting | ahead)
+        losses = self.loss[counted if counted.any() else has_loss]
         values = losses[~np.isnan(losses)]
         if not len(values):
             return Spread(math.nan, math.nan, math.nan) if len(losses) else None
