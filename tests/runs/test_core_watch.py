@@ -11,6 +11,7 @@ import pytest
 
 from tui.logs.demux import Demux
 from tui.logs.snapshot import Snapshot
+from tui.logs.state import stragglers
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, make_run_id
 from tui.pod.worker import Worker
@@ -102,6 +103,22 @@ async def test_a_core_that_hangs_is_recorded_although_it_is_silent(pod: Pod) -> 
         pod.train(behind=False, only=tuple(core for core in CORES if core != LAGGING or step < 5))
     assert pod.snapshot.row_at(LAGGING).state == "silent"
     await pod.watch().check_snapshot(pod.snapshot)
+    assert [event.get("cores") for event in pod.stall_events("behind")] == [[LAGGING]]
+
+
+async def test_a_core_that_hangs_is_recorded_although_the_others_have_finished(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stragglers, "LASTING_S", 0.0)
+    for core in CORES:
+        line = f"| Training Device=xla:0/{core} Epoch=1 Step={{}} Loss=2.5 Rate=9.00 GlobalRate=9.00 Time=02:38:57\n"
+        with pod.directory.log_path(core // 2).open("a") as log:
+            log.writelines(map(line.format, range(5 if core == LAGGING else 40)))
+    watch = CoreWatch(pod.directory, pod.reachability, KeeperTimeouts(behind_after=0.1))
+    await watch.check()
+    while not pod.stall_events("behind"):
+        await asyncio.sleep(0.02)
+        await watch.check()
     assert [event.get("cores") for event in pod.stall_events("behind")] == [[LAGGING]]
 
 

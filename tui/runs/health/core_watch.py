@@ -63,8 +63,8 @@ class CoreWatch:
         self._median: tuple[int | None, int | None] = (None, None)
 
     async def check(self) -> None:
-        """Read the newest lines and record new findings."""
-        if await self._read_newest():
+        """Read the newest lines and record new findings, also of cores that hang when all others have finished."""
+        if await self._read_newest() or self._behind_since.keys() - self._behind:
             await self.check_snapshot(self._snapshot())
 
     async def _read_newest(self) -> bool:
