@@ -22,6 +22,7 @@ from tui.console.widgets.log.log_wrapping import (
     WrappedRow,
     clip_rows,
     cut_line,
+    explain_no_lines,
     find_matches,
     find_severity,
     format_visible_line,
@@ -147,7 +148,7 @@ class LogPane(LineView):
             self.scroll_to(y=self._last_top(), animate=False)
         before = self._window
         self._read()
-        if self._window != before:
+        if self._window != before or (not self._window and self.summary != self._announced):
             self.refresh()
         self._announce()
 
@@ -160,8 +161,6 @@ class LogPane(LineView):
     def _announce(self) -> None:
         if self.summary != self._announced:
             self._announced = self.summary
-            if not self._window:
-                self.refresh()
             self.post_message(self.SummaryChanged(self))
 
     @property
@@ -232,19 +231,14 @@ class LogPane(LineView):
         self.lines_drawn += 1
         if y >= len(rows):
             if y == 0:
-                text = self._explain_no_lines()
+                is_searching = self._shown is not None and self._shown.behind > FAR_BEHIND_BYTES
+                text = explain_no_lines(self.filter_text, is_searching=is_searching)
                 return Strip([Segment(fit(" " + text, width), self.toned("log--dim"))], width)
             return Strip.blank(width, self.base_style)
         row = rows[y]
         match = None if self._match is None or self._found is None else self._found.number(self._match)
         parts = find_severity(row.line) + (("log--current",) if match == self._first_line() + row.place else ())
         return self._strip(self._window[row.place], row, width, parts)
-
-    def _explain_no_lines(self) -> str:
-        if not self.filter_text:
-            return "Log is empty"
-        is_searching = self._shown is not None and self._shown.behind > FAR_BEHIND_BYTES
-        return "Searching…" if is_searching else "No lines match. Esc clears the filter."
 
     def _rows_now(self) -> list[WrappedRow]:
         """Return the visible rows of the window: one per line, or more when wrapped."""
@@ -274,8 +268,7 @@ class LogPane(LineView):
         segments: list[Segment] = []
         label = self._label(line)
         if label and line.worker is not None:
-            color = "" if self.app.no_color else get_worker_color(line.worker)
-            style = self.toned(*under, Style.parse(color))
+            style = self.toned(*under, Style.parse("" if self.app.no_color else get_worker_color(line.worker)))
             segments.append(Segment(label if row.is_first else "│".rjust(len(label)), style))
         segments += self._highlight(row, fit(row.text, width - len(label)), under)
         return Strip(segments, max(width, len(label))).adjust_cell_length(width)
@@ -324,11 +317,7 @@ class LogPane(LineView):
     def action_match(self, by: int) -> None:
         """Show the next or previous match in context; at first a visible one."""
         if self._found is None or not self._found.count:
-            text = (
-                self._explain_no_lines()
-                if self.filter_text
-                else "Press / to search; n and N step through what it finds"
-            )
+            text = "No lines match" if self.filter_text else "Press / to search; n and N step through what it finds"
             self.notify(text, timeout=3)
             return
         last = self._found.count - 1

@@ -27,6 +27,12 @@ def get_worker_color(worker: int) -> str:
     return WORKER_COLORS[worker % len(WORKER_COLORS)]
 
 
+def explain_no_lines(wanted: str, *, is_searching: bool) -> str:
+    """Return what a pane without lines shows, given the text of its filter."""
+    found = "Searching…" if is_searching else "No lines match. Esc clears the filter."
+    return found if wanted else "Log is empty"
+
+
 class WrappedRow(NamedTuple):
     """A row of the pane: the place of its line in the window, and the part of the text that is shown."""
 
