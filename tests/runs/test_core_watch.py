@@ -238,6 +238,31 @@ async def test_a_loss_that_is_a_number_again_is_recorded_and_its_finding_stays(p
     assert finding.recovered
 
 
+async def test_where_lines_name_no_cores_the_findings_are_of_workers(pod: Pod) -> None:
+    def train(step: int, losses: dict[int, str]) -> None:
+        for worker, loss in losses.items():
+            pod.demux.feed(worker, f"completed step: {step}, loss: {loss}\n".encode(), now=pod.now + 10 * step)
+
+    watch = pod.watch()
+    for step in range(30):
+        train(step, {0: "2.5", 1: "nan", 2: "2.5"} | ({3: "2.5"} if step < 3 else {}))
+        await watch.check_snapshot(pod.demux.snapshot(pod.now + 10 * step))
+    train(29, {2: "inf", 3: "2.5"})
+    await watch.check_snapshot(pod.demux.snapshot(pod.now + 290))
+    train(30, {0: "2.5", 1: "2.5", 2: "inf", 3: "2.5"})
+    await watch.check_snapshot(pod.demux.snapshot(pod.now + 300))
+    notes = [(event.get("stall"), event.get("text")) for event in pod.directory.events()[0] if event.get("stall")]
+    assert notes == [
+        ("loss", "the loss is nan on worker 1 by step 0"),
+        ("behind", "worker 3: 4 steps behind the median for 0 s"),
+        ("loss", "the loss is inf on worker 2 by step 29"),
+        ("over", "worker 1: the loss is a number again"),
+        ("over", "worker 3 has caught up"),
+    ]
+    recovered = {(one.kind, one.core, one.worker): one.recovered for one in status_of(pod.directory).findings}
+    assert recovered == {("loss", None, 1): True, ("behind", None, 3): True, ("loss", None, 2): False}
+
+
 @pytest.mark.parametrize(
     "fields",
     [

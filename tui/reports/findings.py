@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tui.logs.core_row import json_figure
 from tui.logs.snapshot import CoreState, Snapshot
 from tui.logs.state.straggler_cost import AS_FAST, straggler_costs
-from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, newest_figures
+from tui.runs.record.findings import LOSS, MOST_FINDINGS, Finding, RowKey, newest_figures, row_key
 from tui.text.printable import format_count
 from tui.text.ranks import name_ranks
 from tui.text.timestamps import format_utc
@@ -51,9 +51,9 @@ def findings_of(
     return (*(_with(finding, newest.get(_key(finding))) for finding in recorded), *by_logs_alone)
 
 
-def _key(finding: Finding) -> tuple[bool, int | None, int | None]:
-    """Return whether the finding is about a loss, and its core or, if no line names one, its worker."""
-    return finding.kind == LOSS, finding.core, finding.worker if finding.core is None else None
+def _key(finding: Finding) -> tuple[bool, RowKey]:
+    """Return whether the finding is about a loss, and what identifies its core."""
+    return finding.kind == LOSS, finding.key
 
 
 def _ended_sooner(finding: Finding, first_failure: int | None) -> bool:
@@ -111,13 +111,13 @@ def open_cores(findings: Iterable[Finding], *, is_loss: bool = False) -> list[in
     return sorted(cores, key=lambda core: -1 if core is None else core)
 
 
-def _seconds(snapshot: Snapshot | None) -> Mapping[int | None, float | None]:
+def _seconds(snapshot: Snapshot | None) -> Mapping[RowKey, float | None]:
     if snapshot is None or not len(snapshot):
         return {}
-    return {cost.core: cost.seconds_per_step for cost in straggler_costs(snapshot)}
+    return {row_key(cost.core, cost.worker): cost.seconds_per_step for cost in straggler_costs(snapshot)}
 
 
-def _row(finding: Finding, seconds: Mapping[int | None, float | None]) -> dict[str, Any]:
+def _row(finding: Finding, seconds: Mapping[RowKey, float | None]) -> dict[str, Any]:
     row: dict[str, Any] = {
         "core": finding.core,
         "worker": finding.worker,
@@ -127,7 +127,7 @@ def _row(finding: Finding, seconds: Mapping[int | None, float | None]) -> dict[s
         "steps_behind": finding.steps_behind,
         "pace": finding.pace,
         "share": finding.share,
-        "seconds_per_step": seconds.get(finding.core) if finding.is_open else None,
+        "seconds_per_step": seconds.get(finding.key) if finding.is_open else None,
         "from": finding.since,
         "until": finding.until,
         "recovered": finding.recovered,
@@ -139,16 +139,16 @@ def _row(finding: Finding, seconds: Mapping[int | None, float | None]) -> dict[s
 
 
 def marks(findings: Sequence[Finding]) -> str:
-    """Return `nan c21` or `behind c37` for the open findings, in a few words."""
+    """Return `nan c21`, or `behind w3` where lines name no cores, for the open findings, in a few words."""
     text = []
     for kind, label in ((LOSS, "nan"), ("behind", "behind"), ("slow", "slow")):
-        found = {finding.core for finding in findings if finding.is_open and finding.kind == kind}
-        cores = sorted(core for core in found if core is not None)
-        more = f" +{len(cores) - _MOST_MARKS}" if len(cores) > _MOST_MARKS else ""
-        if cores:
-            text.append(f"{label} " + ",".join(f"c{core}" for core in cores[:_MOST_MARKS]) + more)
-        elif found:
-            text.append(label)
+        found = [finding for finding in findings if finding.is_open and finding.kind == kind]
+        cores = sorted({finding.core for finding in found if finding.core is not None})
+        workers = sorted({finding.worker for finding in found if finding.worker is not None})
+        names = [f"c{core}" for core in cores] or [f"w{worker}" for worker in workers]
+        more = f" +{len(names) - _MOST_MARKS}" if len(names) > _MOST_MARKS else ""
+        if found:
+            text.append(" ".join([label, *([",".join(names[:_MOST_MARKS]) + more] if names else [])]))
     return " · ".join(text)
 
 

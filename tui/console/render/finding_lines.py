@@ -76,9 +76,10 @@ def _stragglers(status: RunStatus | None, snapshot: Snapshot, flagged: Bools) ->
     """Return the stragglers; where the slowest is, how slow it is, and what waiting for it costs."""
     recorded, count = () if status is None else status.findings, int(np.count_nonzero(flagged))
     stragglers = [finding for finding in findings_of(recorded, snapshot) if finding.is_straggling and finding.is_open]
-    cores = snapshot.core[flagged].tolist()
+    places = zip(snapshot.core[flagged].tolist(), snapshot.worker[flagged].tolist(), strict=True)
+    keys = {(None, worker) if core == UNKNOWN else (core, None) for core, worker in places}
     slowest = max(
-        (finding for finding in stragglers if (UNKNOWN if finding.core is None else finding.core) in cores),
+        (finding for finding in stragglers if finding.key in keys),
         key=lambda finding: finding.share or 0.0,
         default=None,
     )

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from tui.errors import TpuTuiError
 from tui.logs._compat_numpy import np, places_of
-from tui.logs.core_row import HAS_LOSS, CoreRow
+from tui.logs.core_row import HAS_LOSS, UNKNOWN, CoreRow
 from tui.logs.dialects.user_dialects import user_dialects
 from tui.logs.snapshot import Snapshot
 from tui.logs.state.straggler_cost import StragglerCost, straggler_costs
@@ -24,7 +25,17 @@ from tui.runs.health.reachability import Reachability
 from tui.runs.health.run_slice import slice_settings
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.read.sample_reader import RunReader
-from tui.runs.record.findings import AT_THE_END, BEHIND, LOSS, MOST_FINDINGS, OVER, SLOW, STRAGGLING
+from tui.runs.record.findings import (
+    AT_THE_END,
+    BEHIND,
+    LOSS,
+    MOST_FINDINGS,
+    OVER,
+    SLOW,
+    STRAGGLING,
+    RowKey,
+    row_key,
+)
 from tui.runs.record.log_mirror import record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -56,10 +67,10 @@ class CoreWatch:
         self._reader, self.settings_error = _open_reader(directory)
         self.cpu_s = 0.0
         """Seconds of CPU time of the last check."""
-        self._behind_since: dict[int | None, float] = {}
+        self._behind_since: dict[RowKey, float] = {}
         open_findings = [finding for finding in status_of(directory).findings if finding.is_open]
-        self._behind = {finding.core for finding in open_findings if finding.is_straggling}
-        self._broken = {finding.core for finding in open_findings if finding.kind == LOSS}
+        self._behind = {finding.key for finding in open_findings if finding.is_straggling}
+        self._broken = {finding.key for finding in open_findings if finding.kind == LOSS}
         self._median: tuple[int | None, int | None] = (None, None)
 
     async def check(self) -> None:
@@ -116,11 +127,11 @@ class CoreWatch:
     async def _check_losses(self, snapshot: Snapshot) -> None:
         """Record cores whose newest loss is nan or infinite, each once until its loss is a number again."""
         rows = _broken_rows(snapshot)
-        new = [row for row in rows if row.core not in self._broken]
+        new = [row for row in rows if _key(row) not in self._broken]
         numbers = [
             row for row in self._level(snapshot, self._broken) if row.loss is not None and math.isfinite(row.loss)
         ]
-        self._broken = (self._broken | {row.core for row in rows}) - {row.core for row in numbers}
+        self._broken = (self._broken | set(map(_key, rows))) - set(map(_key, numbers))
         if new:
             steps = [row.step for row in new if row.step is not None]
             by_step = f" by step {min(steps)}" if steps else ""  # only the newest lines were read
@@ -133,13 +144,14 @@ class CoreWatch:
     async def _check_lag(self, snapshot: Snapshot, *, makes_progress: bool) -> None:
         """Record cores that have been stragglers for `behind_after` seconds, each once until it is level again."""
         now = asyncio.get_running_loop().time()
-        stragglers = {row.core: row for row in self._stragglers(snapshot) if row.core is not None}
-        self._behind_since = {core: self._behind_since.get(core, now) for core in stragglers}
-        late = {core for core in stragglers if now - self._behind_since[core] >= self.timeouts.behind_after}
-        new = [stragglers[core] for core in sorted(late - self._behind)]
+        stragglers = {_key(row): row for row in self._stragglers(snapshot)}
+        self._behind_since = {key: self._behind_since.get(key, now) for key in stragglers}
+        late = {key for key in stragglers if now - self._behind_since[key] >= self.timeouts.behind_after}
+        added = late - self._behind
+        new = [row for key, row in stragglers.items() if key in added]
         level = self._level(snapshot, self._behind) if makes_progress else []
         level = [row for row in level if row.lag is not None or row.pace is not None]
-        self._behind = (self._behind | late) - {row.core for row in level}
+        self._behind = (self._behind | late) - set(map(_key, level))
         if new:
             await self._record_stragglers(new, _costs(snapshot), now)
         if level:
@@ -151,9 +163,9 @@ class CoreWatch:
         rows = (snapshot.row_at(index) for index in _indices_where(snapshot.straggling))
         return [row for row in rows if not self._is_away(row)]
 
-    def _level(self, snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
-        """Return the rows of these cores that train level with the others."""
-        return [row for row in _rows(snapshot, cores) if row.state == "training" and not self._is_away(row)]
+    def _level(self, snapshot: Snapshot, keys: Collection[RowKey]) -> list[CoreRow]:
+        """Return those of these rows that train level with the others."""
+        return [row for row in _rows(snapshot, keys) if row.state == "training" and not self._is_away(row)]
 
     def _is_away(self, row: CoreRow) -> bool:
         worker = row.worker
@@ -162,10 +174,10 @@ class CoreWatch:
         )
 
     async def _record_stragglers(
-        self, rows: list[CoreRow], costs: Mapping[int | None, StragglerCost], now: float
+        self, rows: list[CoreRow], costs: Mapping[RowKey, StragglerCost], now: float
     ) -> None:
         """Record cores that are behind, then those that keep step but are slow."""
-        slow = [row for row in rows if row.core in costs and costs[row.core].reason == SLOW]
+        slow = [row for row in rows if _key(row) in costs and costs[_key(row)].reason == SLOW]
         behind = [row for row in rows if row not in slow]
         if behind:
             lag, duration = max(row.lag or 0 for row in behind), format_duration(self.timeouts.behind_after)
@@ -173,7 +185,7 @@ class CoreWatch:
             text = f"{subject}: {steps} behind the median for {duration}"
             await self._note(text, BEHIND, behind, found=self._paces_since(behind, costs, now))
         if slow:
-            paces = [pace for row in slow if (pace := costs[row.core].pace) is not None]
+            paces = [pace for row in slow if (pace := costs[_key(row)].pace) is not None]
             at = f" at {min(paces) * 100:.0f} % of the median pace" if paces else " slower than the others"
             text = (
                 f"{_format_cores(slow)}{_format_places(slow)}:{at} for {format_duration(self.timeouts.behind_after)}"
@@ -181,26 +193,23 @@ class CoreWatch:
             await self._note(text, SLOW, slow, found=self._paces_since(slow, costs, now))
 
     def _paces_since(
-        self, stragglers: list[CoreRow], costs: Mapping[int | None, StragglerCost], now: float
+        self, stragglers: list[CoreRow], costs: Mapping[RowKey, StragglerCost], now: float
     ) -> list[dict[str, Any]]:
         """Return the pace of each straggler, and for how many seconds it has been one."""
-        return [{**_pace(row, costs), "seconds": round(now - self._behind_since[row.core], 1)} for row in stragglers]
+        return [{**_pace(row, costs), "seconds": round(now - self._behind_since[_key(row)], 1)} for row in stragglers]
 
     async def _note(self, text: str, stall: str, rows: list[CoreRow], *, found: list[dict[str, Any]]) -> None:
         """Record a note about some cores; `found` holds the figures of each."""
-        workers = sorted({row.worker for row in rows if row.worker is not None})
-        found_rows = [
-            {"core": row.core, "worker": row.worker, **figures}
-            for row, figures in zip(rows[:MOST_FINDINGS], found, strict=False)
-        ]
-        worker = workers[0] if len(workers) == 1 else None
+        workers = _workers(rows)
+        found_rows = [{**place, **figures} for place, figures in zip(_places(rows), found, strict=False)]
+        worker = workers[0] if len(workers) == 1 and _numbers(rows) else None
         fields = {"workers": workers, "cores": _numbers(rows), "found": found_rows}
         await record(self.directory, "note", worker=worker, text=text, stall=stall, **fields)
 
     async def _record_over(self, text: str, rows: list[CoreRow], kinds: list[str]) -> None:
         """Record that findings of these kinds are over."""
-        cores = _numbers(rows)
-        await record(self.directory, "note", text=text, stall=OVER, workers=[], cores=cores, of=kinds)
+        cores, found = _numbers(rows), _places(rows)
+        await record(self.directory, "note", text=text, stall=OVER, workers=[], cores=cores, found=found, of=kinds)
 
 
 def _open_reader(directory: RunDirectory) -> tuple[RunReader, TpuTuiError | None]:
@@ -219,19 +228,31 @@ def _broken_rows(snapshot: Snapshot) -> list[CoreRow]:
     return [snapshot.row_at(index) for index in indices]
 
 
-def _rows(snapshot: Snapshot, cores: Collection[int | None]) -> list[CoreRow]:
-    listed = np.array([core for core in cores if core is not None], np.int64)
-    return [snapshot.row_at(index) for index in _indices_where(np.isin(snapshot.core, listed))] if len(listed) else []
+def _rows(snapshot: Snapshot, keys: Collection[RowKey]) -> list[CoreRow]:
+    if not keys:
+        return []
+    by_core, by_worker = ([number for number in numbers if number is not None] for numbers in zip(*keys, strict=True))
+    chosen = np.isin(snapshot.core, by_core) | (snapshot.core == UNKNOWN) & np.isin(snapshot.worker, by_worker)
+    return [snapshot.row_at(index) for index in _indices_where(chosen)]
 
 
-def _costs(snapshot: Snapshot) -> dict[int | None, StragglerCost]:
-    """Return the cost of each straggler of a snapshot, by core."""
-    return {cost.core: cost for cost in straggler_costs(snapshot)}
+def _key(row: CoreRow | StragglerCost) -> RowKey:
+    return row_key(row.core, row.worker)
 
 
-def _pace(row: CoreRow, costs: Mapping[int | None, StragglerCost]) -> dict[str, Any]:
+def _places(rows: Iterable[CoreRow]) -> list[dict[str, Any]]:
+    """Return the cores and workers of the first rows, as events name them."""
+    return [{"core": row.core, "worker": row.worker} for row in islice(rows, MOST_FINDINGS)]
+
+
+def _costs(snapshot: Snapshot) -> dict[RowKey, StragglerCost]:
+    """Return the cost of each straggler of a snapshot, by key."""
+    return {_key(cost): cost for cost in straggler_costs(snapshot)}
+
+
+def _pace(row: CoreRow, costs: Mapping[RowKey, StragglerCost]) -> dict[str, Any]:
     """Return how far a core is behind, and its speed as a share of the median core's where that is known."""
-    share = costs[row.core].pace if row.core in costs else None
+    share = costs[_key(row)].pace if _key(row) in costs else None
     return {"steps_behind": row.lag, "pace": None if share is None else round(share, _DECIMALS)}
 
 
@@ -245,12 +266,17 @@ def _numbers(rows: Iterable[CoreRow]) -> list[int]:
     return sorted(row.core for row in rows if row.core is not None)
 
 
-def _format_cores(rows: Iterable[CoreRow]) -> str:
+def _format_cores(rows: Sequence[CoreRow]) -> str:
+    """Name the rows' cores or, where lines name none, their workers."""
     numbers = _numbers(rows)
-    return name_ranks("core", numbers) if numbers else "the job"
+    return name_ranks("core", numbers) if numbers else format_workers(_workers(rows))
 
 
-def _format_places(rows: Iterable[CoreRow]) -> str:
-    """Name the rows' workers; an event about one worker names it already."""
-    workers = {row.worker for row in rows if row.worker is not None}
-    return f" ({format_workers(workers)})" if len(workers) > 1 else ""
+def _workers(rows: Iterable[CoreRow]) -> list[int]:
+    return sorted({row.worker for row in rows if row.worker is not None})
+
+
+def _format_places(rows: Sequence[CoreRow]) -> str:
+    """Name the workers of the rows' cores; an event about one worker names it already."""
+    workers = _workers(rows)
+    return f" ({format_workers(workers)})" if len(workers) > 1 and _numbers(rows) else ""

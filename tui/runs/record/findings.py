@@ -1,8 +1,8 @@
 """Findings: problems of single cores of a run, with their beginning and end, folded from its `note` events. Pure.
 
 A note with `stall` begins findings (`behind`, `slow`, `loss`), ends them (`over`, whose `of` names the kinds) or
-gives their state at the end of the run (`end`). `found` holds a row for each core, but none in notes of
-earlier versions.
+gives their state at the end of the run (`end`). `found` holds a row for each core or, in logs that name no cores, for
+each worker; in notes of earlier versions only `cores` may name them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,14 @@ MOST_FINDINGS = 512
 _LARGEST = 2**53 - 1
 _LONGEST_WORD = 16
 
+RowKey = tuple[int | None, int | None]
+"""A core, which may move to another worker, and None; where lines name no cores, None and the worker."""
+
+
+def row_key(core: int | None, worker: int | None) -> RowKey:
+    """Return what identifies a row of the per-core view throughout a run."""
+    return core, worker if core is None else None
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -52,6 +60,11 @@ class Finding:
     """The step at which the loss was first seen not to be a number, if known."""
     is_exact: bool = False
     """Whether that is the exact step: a keeper, which reads only some of the lines, may see a later one."""
+
+    @property
+    def key(self) -> RowKey:
+        """Return what identifies its core throughout the run."""
+        return row_key(self.core, self.worker)
 
     @property
     def is_open(self) -> bool:
@@ -83,7 +96,7 @@ class Finding:
 
 def is_about_cores(event: Event) -> bool:
     """Return whether a note begins, updates or ends findings."""
-    return event.get("stall") in KINDS or (event.get("stall") in (OVER, AT_THE_END) and bool(event.get("cores")))
+    return event.get("stall") in KINDS or (event.get("stall") in (OVER, AT_THE_END) and bool(_rows(event)))
 
 
 def fold_note(findings: tuple[Finding, ...], run: Run, event: Event) -> tuple[Finding, ...]:
@@ -91,18 +104,18 @@ def fold_note(findings: tuple[Finding, ...], run: Run, event: Event) -> tuple[Fi
     stall = event.get("stall")
     if stall in KINDS:
         return _with_new(findings, list(_found(str(stall), run, event)))
-    cores = set(_cores(event))
-    if stall == OVER and cores:
+    rows = _rows(event)
+    if stall == OVER and rows:
         kinds = event.get("of")
         over = STRAGGLING if not isinstance(kinds, list) else tuple(kind for kind in KINDS if kind in kinds)
         return tuple(
             replace(finding, until=event.time, recovered=True)
-            if finding.is_open and finding.kind in over and finding.core in cores
+            if finding.is_open and finding.kind in over and finding.key in rows
             else finding
             for finding in findings
         )
     if stall == AT_THE_END:
-        return _update_figures(findings, {finding.core: finding for finding in _found(BEHIND, run, event)})
+        return _update_figures(findings, {finding.key: finding for finding in _found(BEHIND, run, event)})
     return findings
 
 
@@ -113,16 +126,16 @@ def ended_with_attempt(findings: tuple[Finding, ...], moment: str) -> tuple[Find
 
 def _with_new(findings: tuple[Finding, ...], new: list[Finding]) -> tuple[Finding, ...]:
     """Add new findings; update the figures of cores that are stragglers already."""
-    open_keys = {(finding.kind == LOSS, finding.core) for finding in findings if finding.is_open}
-    again = {finding.core: finding for finding in new if finding.is_straggling and (False, finding.core) in open_keys}
-    added = [finding for finding in new if (finding.kind == LOSS, finding.core) not in open_keys]
+    open_keys = {(finding.kind == LOSS, finding.key) for finding in findings if finding.is_open}
+    again = {finding.key: finding for finding in new if finding.is_straggling and (False, finding.key) in open_keys}
+    added = [finding for finding in new if (finding.kind == LOSS, finding.key) not in open_keys]
     return (*_update_figures(findings, again), *added)[:MOST_FINDINGS]
 
 
-def _update_figures(findings: tuple[Finding, ...], newest: Mapping[int | None, Finding]) -> tuple[Finding, ...]:
+def _update_figures(findings: tuple[Finding, ...], newest: Mapping[RowKey, Finding]) -> tuple[Finding, ...]:
     return tuple(
-        newest_figures(finding, newest[finding.core])
-        if finding.is_open and finding.is_straggling and finding.core in newest
+        newest_figures(finding, newest[finding.key])
+        if finding.is_open and finding.is_straggling and finding.key in newest
         else finding
         for finding in findings
     )
@@ -140,15 +153,9 @@ def newest_figures(known: Finding, newest: Finding) -> Finding:
 
 
 def _found(kind: str, run: Run, event: Event) -> Iterable[Finding]:
-    """Yield a note's finding for each core; notes of earlier versions only list the cores."""
-    rows = event.get("found")
-    by_core = (
-        {_whole(row.get("core")): row for row in rows if isinstance(row, dict)} if isinstance(rows, list) else {}
-    )
+    """Yield a note's finding for each core, or worker."""
     addresses = {worker.index: worker.internal_ip or worker.external_ip for worker in run.workers}
-    cores: list[int | None] = [*_cores(event)]
-    for core in cores or [None]:
-        row = by_core.get(core, {})
+    for (core, _worker), row in (_rows(event) or {(None, None): {}}).items():
         worker = _whole(row.get("worker"))
         worker = _worker_of(core, run, event) if worker is None else worker
         yield Finding(
@@ -172,10 +179,17 @@ def _before(moment: str, seconds: float | None) -> str:
     return moment
 
 
-def _cores(event: Event) -> list[int]:
-    cores = event.get("cores")
-    whole = [_whole(core) for core in cores[:MOST_FINDINGS]] if isinstance(cores, list) else []
-    return [core for core in whole if core is not None]
+def _rows(event: Event) -> dict[RowKey, Mapping[str, Any]]:
+    """Return the figures of the cores and workers that a note is about, by key."""
+    cores, found = (
+        value[:MOST_FINDINGS] if isinstance(value, list) else [] for value in map(event.get, ("cores", "found"))
+    )
+    rows: dict[RowKey, Mapping[str, Any]] = {row_key(core, None): {} for core in map(_whole, cores)}
+    for row in found:
+        if isinstance(row, dict):
+            rows[row_key(_whole(row.get("core")), _whole(row.get("worker")))] = row
+    rows.pop((None, None), None)
+    return rows
 
 
 def _worker_of(core: int | None, run: Run, event: Event) -> int | None:
