@@ -206,7 +206,7 @@ def test_a_slow_core_that_keeps_step_is_reported_like_one_that_is_behind(directo
     printed = dict(_found(document(directory, with_logs=False), status_of(directory)))
     assert printed["stragglers"] == (
         "core 7 (worker 0, 10.164.0.43) was slow when the run ended, at 40 % of the median pace: "
-        "the other cores waited for it 60 % of the time"
+        "the others waited for it 60 % of the time"
     )
 
 
@@ -248,13 +248,13 @@ def test_a_core_is_reported_once_if_several_sources_found_it(directory: RunDirec
         (
             "Epoch 1: 10%|#  | 9/90 [00:02<00:20,  4.00it/s, loss=2.5]",
             "4.0 it/s each",
-            "4.00 it/s (median core)",
+            "4.00 it/s (median worker)",
             "it/s",
         ),
         (
             "Epoch 1: 10%|#  | 9/90 [00:02<00:20, 31.25s/it, loss=2.5]",
             "0.032 it/s each",
-            "0.032 it/s (median core)",
+            "0.032 it/s (median worker)",
             "it/s",
         ),
         (
@@ -271,6 +271,6 @@ def test_a_rate_has_its_unit_and_only_additive_rates_are_added(line: str, short:
         demux.feed(worker, (line.format(worker) + "\n").encode(), now=START)
     snapshot = demux.snapshot(START)
     assert (rate_in_short(snapshot), snapshot.rate_unit) == (short, unit)
-    printed = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit)
+    printed = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit, snapshot.noun)
     assert printed is not None
     assert printed.startswith(words)

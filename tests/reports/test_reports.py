@@ -190,7 +190,7 @@ class TestEveryFormat:
     def test_a_core_with_problems_is_among_those_shown(self) -> None:
         lines = [training(core=core, loss="nan" if core == 200 else "1.00") for core in range(256)]
         text = write_text(summary_of(*lines))
-        cores = text[text.index("128 of 256, cores with problems first") :].splitlines()[3:]
+        cores = text[text.index("128 of 256, those with problems first") :].splitlines()[3:]
         assert [int(row.split()[0]) for row in cores[:3]] == [200, 0, 1]
 
     @pytest.mark.parametrize("name", ["html", "md", "txt"])

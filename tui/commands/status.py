@@ -116,9 +116,9 @@ def _print_status(
         ("epoch", document["epoch"]),
         ("step", document["step"]),
         ("loss", loss and _format_spread(loss)),
-        ("rate", rate_in_words(document["rate_total"], document["rate_median"], document["rate_unit"])),
+        ("rate", rate_in_words(*(document[name] for name in ("rate_total", "rate_median", "rate_unit", "noun")))),
         ("waited for data", _format_share(document["data_wait_share"])),
-        ("cores", document["cores"]),
+        (f"{document['noun']}s", document["cores"]),
         ("missing", _format_missing(document)),
         *_found(document, status),
         ("newest byte", None if age is None or age < OLD_FIGURES_S else f"{format_duration(age)} ago"),
@@ -175,7 +175,7 @@ def _quote_lines(last_lines: str, status: RunStatus, directory: RunDirectory) ->
 
 def _format_spread(loss: dict[str, Any]) -> str:
     median, low, high = (_format_figure(loss[name], 5) for name in ("median", "min", "max"))
-    return f"{median} (median of the cores; {low} to {high})"
+    return f"{median} (median; {low} to {high})"
 
 
 def _format_figure(value: Any, decimals: int) -> str:

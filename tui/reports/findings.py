@@ -221,7 +221,7 @@ def sentence(finding: Finding, *, is_over: bool) -> str:
         return text
     text += f", at {finding.pace * 100:.0f} % of the median pace"
     wait = "waited" if was == "was" else "wait"
-    return text + (f": the other cores {wait} for it {_time_lost(finding)}" if finding.kind == "slow" else "")
+    return text + (f": the others {wait} for it {_time_lost(finding)}" if finding.kind == "slow" else "")
 
 
 def straggler_in_short(finding: Finding) -> str:

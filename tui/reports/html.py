@@ -156,7 +156,7 @@ def _charts(summary: Summary) -> list[str]:
     points = summary.chart
     labels = [_point(point) for point in points]
     loss = _chart(
-        "Median loss over all cores (band: min to max)",
+        f"Median loss over all {summary.snapshot.noun}s (band: min to max)",
         [point.loss for point in points],
         [point.loss_min for point in points],
         [point.loss_max for point in points],
@@ -168,7 +168,7 @@ def _charts(summary: Summary) -> list[str]:
 
 
 def _rate_heading(snapshot: Snapshot) -> str:
-    over = "all cores" if snapshot.rate_total is not None else "median core"
+    over = f"all {snapshot.noun}s" if snapshot.rate_total is not None else f"median {snapshot.noun}"
     return f"{rate_title(snapshot.rate_unit)}, {over}"
 
 

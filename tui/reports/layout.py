@@ -134,7 +134,7 @@ def _describe_end(summary: Summary) -> str:
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
-    rate = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit)
+    rate = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit, snapshot.noun)
     if rate is not None:
         text += f"; {rate}"
     return text + "."
@@ -243,7 +243,7 @@ def _cores(summary: Summary) -> Section:
         for row in shown
     )
     columns = ("Core", "Worker", "Epoch", "Step", "Loss", "Rate", "GlobalRate", "Lag", "State")
-    text = f"{len(shown)} of {len(summary.cores)}, cores with problems first; the JSON and CSV reports have all."
+    text = f"{len(shown)} of {len(summary.cores)}, those with problems first; the JSON and CSV reports have all."
     sentences = (text,) if is_cut else ()
     return Section("Cores", sentences, ReportTable(columns, rows, frozenset(range(8))))
 

@@ -42,6 +42,7 @@ def status_document(
         "rate_unit": snapshot.rate_unit if snapshot is not None else None,
         "data_wait_share": json_figure(snapshot.data_wait_share) if snapshot is not None else None,
         "cores": len(snapshot) if snapshot is not None else None,
+        "noun": snapshot.noun if snapshot is not None else None,
         "cores_expected": status.run.cores_expected,
         "missing_cores": list(missing.cores),
         "missing_on_workers": list(missing.workers),

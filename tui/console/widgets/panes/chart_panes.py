@@ -33,7 +33,7 @@ def format_loss_title(snapshot: Snapshot) -> str:
 
 
 def format_rate_title(snapshot: Snapshot) -> str:
-    """Return the chart's title: the unit of the rate, of the pod or of the median core."""
+    """Return the chart's title: the unit of the rate, of the pod or of the median core (or worker)."""
     if snapshot.rate_median is None:
         return "rate"
     source = f"median {snapshot.noun}" if snapshot.rate_total is None else "pod"
