@@ -143,7 +143,7 @@ class TestStates:
         snapshot = demux.snapshot(now=1400.0)
         assert (snapshot.median_step, snapshot.loss_spread) == (380, (20.0, 20.0, 20.0))
         assert [row.lag for row in snapshot.rows()] == [360, 360, 0, 0]
-        assert snapshot.rate_total == 200.0
+        assert (snapshot.rate_total, snapshot.rate_source) == (200.0, "2 of 4 cores")
         state = ["ended", "ended"] if ends else ["silent", "training"]
         assert [row.state for row in snapshot.rows()] == [state[0], state[0], state[1], state[1]]
 

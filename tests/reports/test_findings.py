@@ -271,6 +271,6 @@ def test_a_rate_has_its_unit_and_only_additive_rates_are_added(line: str, short:
         demux.feed(worker, (line.format(worker) + "\n").encode(), now=START)
     snapshot = demux.snapshot(START)
     assert (rate_in_short(snapshot), snapshot.rate_unit) == (short, unit)
-    printed = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit, snapshot.noun)
+    printed = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit, snapshot.rate_source)
     assert printed is not None
     assert printed.startswith(words)

@@ -116,7 +116,10 @@ def _print_status(
         ("epoch", document["epoch"]),
         ("step", document["step"]),
         ("loss", loss and _format_spread(loss)),
-        ("rate", rate_in_words(*(document[name] for name in ("rate_total", "rate_median", "rate_unit", "noun")))),
+        (
+            "rate",
+            rate_in_words(*(document[f"rate_{name}"] for name in ("total", "median", "unit", "source"))),
+        ),
         ("waited for data", _format_share(document["data_wait_share"])),
         (f"{document['noun']}s", document["cores"]),
         ("missing", _format_missing(document)),

@@ -181,6 +181,14 @@ class Snapshot:
         return can_add_up(self.rate_kind[chosen], are_cores=not (self.core[chosen] < 0).any())
 
     @property
+    def rate_source(self) -> str:
+        """Return whose rate it is: `all cores`, `3 of 4 workers`, or `median core` where rates do not add up."""
+        if self.rate_total is None:
+            return f"median {self.noun}"
+        counted = int(np.count_nonzero(self._has_pod_rate)) if self.rates_add else len(self)
+        return f"all {self.noun}s" if counted == len(self) else f"{counted} of {len(self)} {self.noun}s"
+
+    @property
     def rate_median(self) -> float | None:
         """Return the median core's rate in `rate_unit`; None without rates, or if they count different things."""
         values, kinds = self.rate[self._has_pod_rate], self.rate_kind[self._has_pod_rate]

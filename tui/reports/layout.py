@@ -134,7 +134,7 @@ def _describe_end(summary: Summary) -> str:
     if summary.loss is not None:
         low, high = number(summary.loss.min, 5), number(summary.loss.max, 5)
         text += f"; loss {number(summary.loss.median, 5)} (median; {low} to {high})"
-    rate = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit, snapshot.noun)
+    rate = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit, snapshot.rate_source)
     if rate is not None:
         text += f"; {rate}"
     return text + "."

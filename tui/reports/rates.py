@@ -28,12 +28,12 @@ def rate_in_short(snapshot: Snapshot) -> str:
     return ""
 
 
-def rate_in_words(total: float | None, median: float | None, unit: str | None, noun: str | None) -> str | None:
-    """Return `7,900.00 examples/s, all cores` or `4.00 it/s (median worker)`; None where no rate is known."""
+def rate_in_words(total: float | None, median: float | None, unit: str | None, source: str | None) -> str | None:
+    """Return `7,900.00 examples/s, 3 of 4 cores` or `4.00 it/s (median worker)`; None where no rate is known."""
     if total is not None:
-        return f"{format_figure(total, 2, apart=True)} {unit or ''}".strip() + f", all {noun}s"
+        return f"{format_figure(total, 2, apart=True)} {unit or ''}".strip() + f", {source}"
     if median is not None:
-        return f"{format_figure(median, 2, apart=True)} {unit or '(unknown unit)'} (median {noun})"
+        return f"{format_figure(median, 2, apart=True)} {unit or '(unknown unit)'} ({source})"
     return None
 
 

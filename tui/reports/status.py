@@ -40,6 +40,7 @@ def status_document(
         "rate_total": json_figure(snapshot.rate_total) if snapshot is not None else None,
         "rate_median": json_figure(snapshot.rate_median) if snapshot is not None else None,
         "rate_unit": snapshot.rate_unit if snapshot is not None else None,
+        "rate_source": snapshot.rate_source if snapshot is not None else None,
         "data_wait_share": json_figure(snapshot.data_wait_share) if snapshot is not None else None,
         "cores": len(snapshot) if snapshot is not None else None,
         "noun": snapshot.noun if snapshot is not None else None,
