@@ -277,8 +277,10 @@ def _ended_pid() -> int:
 LOCAL = 'project = "local"\nzones = ["local-a"]\nendpoints = {{ tpu = "127.0.0.1:1" }}\nlocal = {{ pid = {pid} }}\n'
 
 
-def test_a_live_local_pod_is_used_when_nothing_else_is_configured(machine: Machine) -> None:
+@pytest.mark.parametrize("environ", [{}, {"CLOUDSDK_CORE_PROJECT": "local"}])
+def test_a_live_local_pod_is_used_when_nothing_else_is_configured(machine: Machine, environ: dict[str, str]) -> None:
     machine.write_profile("local", LOCAL.format(pid=os.getpid()))
+    machine.environ.update(environ)
 
     settings = machine.load()
 

@@ -75,21 +75,22 @@ class _Resolver:
             return read_profile(home, str(name), self._user_home), origin
         if profile_path(home, _DEFAULT_PROFILE).exists():
             return read_profile(home, _DEFAULT_PROFILE, self._user_home), "default"
-        if not self._names_a_place() and profile_path(home, LOCAL_PROFILE).exists():
+        if not self._names_another_place() and profile_path(home, LOCAL_PROFILE).exists():
             local = read_profile(home, LOCAL_PROFILE, self._user_home)
             if local.belongs_to_live_pod:
-                return local, "chosen because a local pod is running and no project or hosts file is configured"
+                return local, "chosen because a local pod is running and no other project or hosts file is configured"
         return None, "default"
 
-    def _names_a_place(self) -> bool:
-        """Return whether a project or a hosts file is configured outside profiles."""
-        variables = ("TPU_TUI_PROJECT", "TPU_TUI_HOSTS", "CLOUDSDK_CORE_PROJECT")
-        return (
-            "project" in self._flags
-            or "hosts" in self._flags
-            or any(self._environ.get(name) for name in variables)
-            or "project" in self._gcloud.values
-        )
+    def _names_another_place(self) -> bool:
+        """Return whether a hosts file, or a project other than a local pod's, is configured outside profiles.
+
+        A local pod prints its project in a variable for gcloud; no project of Google Cloud has so short a name.
+        """
+        if "hosts" in self._flags or self._environ.get("TPU_TUI_HOSTS"):
+            return True
+        variables = map(self._environ.get, ("TPU_TUI_PROJECT", "CLOUDSDK_CORE_PROJECT"))
+        projects = (self._flags.get("project"), *variables, self._gcloud.values.get("project"))
+        return next(filter(None, projects), LOCAL_PROFILE) != LOCAL_PROFILE
 
     def _resolve(self, field: SettingField) -> Setting:
         """Return the setting from its strongest source."""
