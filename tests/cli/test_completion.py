@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import DEADLINE, Shell
-from tui.commands.parser.shell_completion import remember_slices
+from tui.commands.parser.shell_completion import remember_offers, remember_slices
+from tui.pod.creation.zone_offer import ZoneOffer
 from tui.pod.slice import Slice
 from tui.settings import load
 
@@ -38,6 +39,8 @@ CASES = {
     "tpu-tui --profile office check off": "office-pod",
     "tpu-tui status --watch one": RUN,
     "tpu-tui runs delete x one": RUN,
+    "tpu-tui runs delete --old": "--older-than",
+    "tpu-tui slices create x --version v2": "v2-alpha-tpuv5",
     "tpu-tui cores sav": "saved.log",
 }
 
@@ -54,6 +57,7 @@ def home(shell: Shell) -> Shell:
     (shell.home / "runs" / RUN / "run.json").write_text(json.dumps({"slice": "the-pod"}))
     (shell.home / "profiles" / "office.toml").touch()
     remember_slices(load({"profile": "office"}, shell.environ), [Slice("office-pod")])
+    remember_offers(load({}, shell.environ), [ZoneOffer("z", {"v5p-8": ()}, versions=("v2-alpha-tpuv5",))])
     (shell.home / "saved.log").touch()
     command = shell.home / "bin" / "tpu-tui"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tui.cli "$@"\n')

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def add_command(commands: Commands) -> None:
     """Add the command's parser."""
-    ssh = commands.add("ssh", help="open a shell on a worker, as the console's key s does")
+    ssh = commands.add("ssh", help="open a shell on a worker, as the console's key s does; exit as ssh does")
     ssh.add_argument("slice", metavar="SLICE", help=SLICE)
     ssh.add_argument("--worker", type=integer, default=0, metavar="N", help="worker to log in to (default: 0)")
     ssh.set_defaults(run=open_shell, changes=True)

@@ -72,6 +72,9 @@ def script(shell: str) -> str:
 
     shared = global_options()
     parser = build_parser(parents=[shared])
+    for argument in parser.commands["runs"].arguments:
+        if argument.help == argparse.SUPPRESS:
+            argument.help = f"only with {_DELETE}"
     for argument in (*shared.arguments, *_arguments(parser)):
         kind = _kind_of(argument)
         if kind == "files":
@@ -106,12 +109,12 @@ def _arguments(parser: Parser) -> Iterator[argparse.Action]:
 def _kind_of(argument: argparse.Action) -> str:
     """Return the kind of an argument by its metavar and type; empty where nothing can be proposed."""
     metavar = argument.metavar if isinstance(argument.metavar, str) else ""
+    if metavar in ("TYPE", "RUNTIME"):
+        return "types" if metavar == "TYPE" else "runtimes"
     if "RUN" in metavar:
         return "logs" if "FILE" in metavar else "words" if "SLICE" in metavar else "runs"
     if metavar.startswith("SLICE"):
         return "slices"
-    if metavar in ("TYPE", "RUNTIME"):
-        return "types" if metavar == "TYPE" else "runtimes"
     if argument.dest == "profile":
         return "profiles"
     if argument.type is directory:
