@@ -11,7 +11,7 @@ import pytest
 
 from tests.runs.pipes import PipeWorker, a_run, ended, needs_linux
 from tests.waiting import wait_until
-from tui.runs.worker.calls import MOST_POLLS_PER_S, build_call, poll_interval_s
+from tui.runs.worker.calls import MOST_POLLS_PER_S, build_call, follow_timeout_s, poll_interval_s
 from tui.ssh.exec.script_protocol import Answer, parse_answers
 
 pytestmark = [needs_linux, pytest.mark.timing]
@@ -92,6 +92,7 @@ def test_a_follower_whose_time_is_up_reports_no_end(worker: PipeWorker) -> None:
 def test_workers_of_a_large_pod_poll_their_logs_less_often(worker: PipeWorker, workers: int, pace: float) -> None:
     assert poll_interval_s(workers) == pytest.approx(pace)
     assert workers / poll_interval_s(workers) <= max(MOST_POLLS_PER_S, workers)
+    assert len({follow_timeout_s() for _ in range(2048)}) > 100
     run = a_run("sleep", "1000")
     worker.launch(run).through()
     worker.open(build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root, pace=poll_interval_s(workers)))

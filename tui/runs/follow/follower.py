@@ -21,7 +21,7 @@ from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.record.log_mirror import Mirror, record
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, MOST_EXIT_CODE, build_call, parse_outcome, poll_interval_s
+from tui.runs.worker.calls import MOST_EXIT_CODE, build_call, follow_timeout_s, parse_outcome, poll_interval_s
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.script_protocol import Answer, Call, answer_marker, channel_errors, parse_answers, parse_line
 from tui.ssh.stream_limits import READ_BYTES
@@ -158,7 +158,7 @@ class Follower:
                 return launch_session.process, launch_session.call
             launch_session.process.close()
         run = self.directory.run
-        numbers = (self._mirror.size, FOLLOW_TIMEOUT_S, self.attempt)
+        numbers = (self._mirror.size, follow_timeout_s(), self.attempt)
         pace = poll_interval_s(len(run.workers))
         call = build_call("follow", run.id, self.worker, *numbers, run_root=run.run_root, pace=pace)
         process = await self.fleet.process(self.worker, call.command)

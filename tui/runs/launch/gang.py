@@ -22,7 +22,7 @@ from tui.runs.record.event_log import to_bytes
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import TAGS
 from tui.runs.record.worker_status import is_tag
-from tui.runs.worker.calls import FOLLOW_TIMEOUT_S, build_call, poll_interval_s
+from tui.runs.worker.calls import build_call, follow_timeout_s, poll_interval_s
 from tui.ssh.exec.script_protocol import Answer, Call
 from tui.ssh.fleet import Fleet
 from tui.ssh.sync.bundle import Bundle, read_bundle
@@ -162,7 +162,7 @@ class Gang:
             len(record),
             self.attempt,
             self.keeper,
-            FOLLOW_TIMEOUT_S,
+            follow_timeout_s(),
             run_root=run.run_root,
             data=text + record,
             lease=run.lease,

@@ -6,6 +6,7 @@ Script and data travel on standard input; run id, worker index, a nonce and a fe
 from __future__ import annotations
 
 import os
+import random
 import shlex
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tui.ssh.exec.script_protocol import Answer, Call, load_script
 ARM_TIMEOUT_S = 600
 """Seconds that a prepared worker waits for the gang's start, which a slow sync to another worker may delay."""
 FOLLOW_TIMEOUT_S = 600
-"""Seconds after which a follower on a worker ends and is opened again, so that none outlives a silent client."""
+"""Longest time that a follower on a worker lives before it is opened again, so that none outlives a silent client."""
 MOST_EXIT_CODE = 255
 _SCRIPT = Path(__file__).with_name("worker.sh")
 SHORTEST_POLL_INTERVAL_S, LONGEST_POLL_INTERVAL_S = 0.1, 1.0
@@ -55,6 +56,11 @@ def build_call(
 def poll_interval_s(workers: int) -> float:
     """Return the interval at which each of `workers` workers checks its log."""
     return min(LONGEST_POLL_INTERVAL_S, max(SHORTEST_POLL_INTERVAL_S, workers / MOST_POLLS_PER_S))
+
+
+def follow_timeout_s() -> int:
+    """Return the seconds for which a follower lives, spread so that a large pod's do not all end at once."""
+    return random.randint(FOLLOW_TIMEOUT_S * 3 // 4, FOLLOW_TIMEOUT_S)
 
 
 def parse_outcome(answer: Answer) -> WorkerOutcome:
