@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -259,6 +260,30 @@ async def test_ports_are_probed_from_the_worker(sshd: Start) -> None:
             silent = await fleet.probe(0, "127.0.0.1", port, timeout=0.5)
         assert (silent.state, silent.cause) == ("filtered", "timed out")
         assert (await fleet.run(0, "true")).ok
+
+
+async def test_a_port_that_answers_a_probe_too_late_is_not_left_connected(sshd: Start) -> None:
+    server = sshd()
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as busy:
+        address = busy.getsockname()
+        with socket.create_connection(address) as first, socket.socket() as second:
+            second.setblocking(False)
+            second.connect_ex(address)
+            fillers = {first.getsockname(), second.getsockname()}
+            async with Fleet([server.worker], server.access()) as fleet:
+                assert (await fleet.probe(0, *address, timeout=0.5)).state == "filtered"
+                assert await asyncio.to_thread(_first_bytes, busy, fillers) == b""
+
+
+def _first_bytes(server: socket.socket, others: set[tuple[str, int]]) -> bytes:
+    """Return what the first client that is none of the `others` sends: nothing if it closes the connection."""
+    server.settimeout(20)
+    while True:
+        client, address = server.accept()
+        with client:
+            if address not in others:
+                client.settimeout(20)
+                return client.recv(1)
 
 
 async def test_a_worker_that_forbids_forwarding_cannot_be_probed_from(sshd: Start) -> None:

@@ -111,6 +111,14 @@ class _UnwantedSession(asyncssh.SSHClientSession[bytes]):
         chan.abort()
 
 
+class _ProbeSession(asyncssh.SSHTCPSession[bytes]):
+    """A connection to a port that is closed as soon as it is open, even if nothing waits for it any more."""
+
+    def connection_made(self, chan: asyncssh.SSHTCPChannel[bytes]) -> None:
+        """Close the connection."""
+        chan.abort()
+
+
 def _end_command(opening: asyncio.Future[Any]) -> None:
     """End a command whose session was opened too late."""
     if not opening.cancelled() and opening.exception() is None:
@@ -199,10 +207,11 @@ class WorkerConnection:
 
     async def probe(self, host: str, port: int, timeout: float = 5.0) -> PortState:
         """Return whether a TCP port answers, seen from this worker. Its sshd connects; no program is needed there."""
-        opening = self.connection.create_connection(asyncssh.SSHTCPSession, host, port, encoding=None)
+        # A cancelled opening would leave a port that answers late connected for as long as the worker is.
+        opening = asyncio.ensure_future(self.connection.create_connection(_ProbeSession, host, port, encoding=None))
+        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
-            channel, _ = await within(opening, timeout)
-            channel.abort()
+            await within(asyncio.shield(opening), timeout)
             return PortState("open", "connected", "connected")
         except asyncio.TimeoutError:
             return unanswered_port(timeout)
