@@ -20,6 +20,8 @@ from tests.sshd import needs_sshd, openssh_worker
 from tui.pod.creation.slice_request import WorkerStartup
 from tui.pod.run import RunState
 from tui.runs.launch.launch_spec import Preflight
+from tui.ssh.connection import command_line
+from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
 from tui.ssh.startup_scripts import read_startup
 
@@ -71,6 +73,23 @@ def test_words_and_values_arrive_exactly_whatever_the_login_shell_prints(talkati
     started = talkative_pod.workers[0].home / STARTED
     assert started.read_text() == "again\n", "checks, launch and log share one login session"
     unattended(directory)
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_the_words_of_a_command_arrive_exactly_whatever_the_login_shell_is(
+    talkative_pod: Pod, timeout: float | None
+) -> None:
+    words = [*WORDS[:-1], "a\\\\b", "\\'!\n", "x" * 1000]
+
+    async def read() -> bytes:
+        async with Fleet(talkative_pod.launch_workers, talkative_pod.access) as fleet:
+            line = command_line(["sh", "-c", 'printf "%s\\0" "$@"', "sh", *words])
+            (answer,) = [answer async for answer in fleet.run_all([0], line, timeout=timeout)]
+            assert isinstance(answer, CommandResult)
+            return answer.stdout
+
+    printed = asyncio.run(read())
+    assert printed.endswith(b"".join(word.encode() + b"\0" for word in words))
 
 
 @pytest.mark.bash

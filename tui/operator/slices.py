@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -215,12 +214,15 @@ class Slices:
         `timeout` (seconds) covers each worker's login and command together. `on_output` receives output as it
         arrives. `EXEC_OUTPUT_BYTES` of all workers' stdout and stderr are kept; the rest is cut out of the middle.
         """
+        from tui.ssh.connection import command_line
         from tui.ssh.exec.command import OutputBudget
 
         fleet = await self._connections.fleet(slice_)
         chosen = range(len(slice_.workers)) if ranks is None else ranks
         keep = OutputBudget(EXEC_OUTPUT_BYTES, max(1, 2 * len(chosen)))
-        async for answer in fleet.run_all(chosen, shlex.join(argv), timeout=timeout, keep=keep, on_output=on_output):
+        async for answer in fleet.run_all(
+            chosen, command_line(argv), timeout=timeout, keep=keep, on_output=on_output
+        ):
             yield answer
 
     async def sync(

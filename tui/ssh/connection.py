@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import shlex
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.aio.background_tasks import BackgroundTasks
@@ -31,6 +32,18 @@ TERM_GRACE_S = 0.5
 CLOSE_TIMEOUT_S = 3.0
 _BY_SH = "exec sh -c '"
 """The beginning of commands that any login shell passes on to sh, such as those of `script_protocol.Call`."""
+
+
+def command_line(words: Sequence[str]) -> str:
+    """Return a line that any login shell passes on as these words.
+
+    Even in single quotes tcsh replaces `!` and ends words at newlines, and fish reads backslashes: sh decodes those.
+    """
+    line = shlex.join(words)
+    if not re.search(r"[!\\\n]", line):
+        return line
+    escaped = re.sub(r"[!\\\n']", lambda found: f"\\0{ord(found[0]):03o}", line)
+    return f"""{_BY_SH}eval "$(printf %b "$1")"' tpu-tui '{escaped}'"""
 
 
 def with_time_limit(command: str, seconds: float) -> str:
