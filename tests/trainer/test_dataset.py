@@ -213,6 +213,16 @@ def test_each_directorys_manifest_lists_its_own_shards(tmp_path: Path) -> None:
     assert len(trained_values(cfg, found, 0, 1)) == 16
 
 
+def test_a_manifest_of_another_program_beside_shards_named_by_a_pattern_is_ignored(
+    shapes: str, tmp_path: Path
+) -> None:
+    shutil.copytree(shapes, tmp_path / "set")
+    (tmp_path / "set" / MANIFEST).write_text('{"name": "a page", "icons": []}')
+    found = dataset.find(config(train=f"{tmp_path}/set/shapes-train-*.tar", classes=10), 1)
+    assert found.train is not None
+    assert (found.train.samples, found.train.shards[0].is_listed) == (256, False)
+
+
 def test_a_set_of_one_class_is_refused(tmp_path: Path) -> None:
     """As made from the folder above the class folders' parent."""
     source = sources.ImageSource(

@@ -204,7 +204,9 @@ def _find_manifests(urls: Iterable[str]) -> dict[str, Manifest]:
     for directory in dict.fromkeys(objects.parent(url) for url in urls if not is_pipe(url)):
         path = objects.join(directory, MANIFEST)
         with contextlib.suppress(objects.MissingError):
-            manifests[directory] = Manifest.from_json(objects.read_document(path), path)
+            document = objects.read_document(path)
+            if not Manifest.is_foreign(document):
+                manifests[directory] = Manifest.from_json(document, path)
     return manifests
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -49,6 +50,14 @@ class Manifest:
     def to_json(self) -> str:
         """Return the content of the file."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1) + "\n"
+
+    @staticmethod
+    def is_foreign(text: str | bytes) -> bool:
+        """Return whether it is JSON of another program, which uses the same name for something else."""
+        with contextlib.suppress(ValueError, RecursionError):
+            loaded = json.loads(text)
+            return not isinstance(loaded, dict) or loaded.keys().isdisjoint(("schema", "splits"))
+        return False
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Manifest:
