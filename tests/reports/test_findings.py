@@ -108,6 +108,11 @@ def test_without_a_report_of_the_keeper_the_logs_are_enough(directory: RunDirect
     assert (row["core"], row["steps_behind"], row["from"]) == (SLOW, 60, None)
 
 
+def test_a_core_that_the_logs_show_behind_is_not_if_its_worker_is_unreachable(directory: RunDirectory) -> None:
+    directory.append_event("link", worker=SLOW // 8, status="lost", detail="no route")
+    assert (document(directory)["stragglers"], document(directory)["nan_cores"]) == ([], [BROKEN])
+
+
 def test_a_core_that_recovered_is_marked_and_no_longer_a_straggler(directory: RunDirectory) -> None:
     note(directory, "behind", 5, steps_behind=40, pace=0.4)
     directory.append_event("note", text="x", stall="over", workers=[], cores=[5], of=["behind", "slow"])

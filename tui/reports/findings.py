@@ -24,9 +24,16 @@ _MOST_MARKS = 2
 
 
 def findings_of_run(status: RunStatus, snapshot: Snapshot | None) -> tuple[Finding, ...]:
-    """Return the problems of a run's cores: those on record and, where its logs were read, those they show."""
+    """Return the problems of a run's cores: those on record and, where its logs were read, those they show.
+
+    The core of a worker that is unreachable at the moment is not behind: it may be as far as the others.
+    """
     is_over = status.state.is_over
-    return findings_of(status.findings, snapshot, is_over=is_over, first_failure=status.first_failure)
+    found = findings_of(status.findings, snapshot, is_over=is_over, first_failure=status.first_failure)
+    lost = {worker.worker for worker in status.workers if worker.link == "lost" and not worker.ended and not is_over}
+    return tuple(
+        finding for finding in found if finding.since or not finding.is_straggling or finding.worker not in lost
+    )
 
 
 def findings_of(
