@@ -35,8 +35,8 @@ def test_the_same_global_batch_gives_the_same_loss_and_one_set_of_parameters_how
         arguments = ["--model", "tiny", "--epochs", "1", "--log-steps", "1", "--timeout", "60", *batch, *fake]
         ended = pods().run(arguments, workers=workers, cores=cores)
         assert [worker.exit_code for worker in ended] == [0] * workers, ended
-        whose = f"All {world} replicas hold the same" if world > 1 else "The replica's"
-        assert f"\n{whose} parameters: sha256 " in ended[0].out
+        subject = f"All {world} replicas hold the same" if world > 1 else "The replica's"
+        assert f"\n{subject} parameters: sha256 " in ended[0].out
         curves[workers, cores] = loss_curve(ended)
     alone = curves[1, 1]
     assert alone[-1] < 0.99 * alone[0]  # the model has learned, so that a wrong mean of gradients would show

@@ -230,8 +230,8 @@ def verify_in_step(model: nn.Module, replicas: Replicas) -> None:
             raise TrainerError(what, why="the replicas fell out of step", remedy=remedy)
         if not all(bool(value.cpu().isfinite().all()) for value in model.state_dict().values()):
             raise TrainerError("The training diverged", why="not all parameters are finite", remedy=DIVERGENCE_REMEDY)
-        whose = f"All {replicas.world} replicas hold the same" if replicas.world > 1 else "The replica's"
-        write_line(f"{whose} parameters: sha256 {prints[0][:16]}")
+        subject = f"All {replicas.world} replicas hold the same" if replicas.world > 1 else "The replica's"
+        write_line(f"{subject} parameters: sha256 {prints[0][:16]}")
 
     replicas.broadcast_result(compare)
 
