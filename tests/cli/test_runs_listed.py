@@ -13,6 +13,7 @@ from tui.pod.job_options import JobOptions
 from tui.pod.run import LAST_WORDS, Run
 from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_status import DISK_IS_FULL
 
 
 def create_run(shell: Shell, run: str, zone: str | None = None) -> RunDirectory:
@@ -45,14 +46,17 @@ def test_runs_shows_the_newest_figures_and_why_a_run_failed_or_was_restarted(she
     assert (answer.code, answer.errors) == (0, "")
 
 
-def test_status_shows_which_worker_is_unreachable_and_why(shell: Shell) -> None:
+def test_status_shows_which_worker_is_unreachable_and_why_and_the_newest_note(shell: Shell) -> None:
     run = "goes-20260102-000000-aaaa"
     directory = create_run(shell, run)
     directory.append_event("state", state="running", cause=None)
     directory.append_event("link", worker=0, status="restored")
     for expected in ("connection refused", "host key changed"):
         directory.append_event("link", worker=1, status="lost", detail=expected)
-    assert "unreachable  worker 1: host key changed\n" in shell.call("status", run, "--offline").out
+    directory.append_event("note", text=DISK_IS_FULL)
+    printed = shell.call("status", run, "--offline").out
+    assert "unreachable  worker 1: host key changed\n" in printed
+    assert f"newest note  {DISK_IS_FULL}\n" in printed
 
 
 def test_a_record_that_a_power_cut_left_empty_is_reported_and_hides_no_other(shell: Shell) -> None:

@@ -127,6 +127,7 @@ def _print_status(
         ("newest byte", None if age is None or age < OLD_FIGURES_S else f"{format_duration(age)} ago"),
         ("unreachable", _unreachable(status)),
         ("silent", ", ".join(f"worker {worker}" for worker in document["silent"]) or None),
+        ("newest note", None if status.state.is_over else next(reversed(status.notes_without_findings), None)),
         ("exit codes", exit_summary(status) if any(code is not None for code in status.exit_codes) else None),
         ("directory", directory.path),
     ]
