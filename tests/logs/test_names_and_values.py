@@ -240,7 +240,11 @@ def test_steps_below_a_heading_belong_to_its_epoch() -> None:
         "Epoch 3 - learning rate: 0.001000 - synchronize file: syn/crfnn", "==>Epoch 3, gpu = 2, lr = 0.01 ==>",
         "[GPU0] Epoch 3 Training ====", "---Epoch #3 started---", "Epoch 3 started at 2024-01-01 10:00:00",
         "Start of epoch 3", "Now training epoch 3", "Beginning epoch 3 with 391 batches", "Fold 0, epoch 3",
-        "Current epoch: 3", "epoch = 3", "Epoch : 3", "Epoch No. 3", "Epoch: 3 of 10", "===> Epoch 3, lr 0.001",
+        "[2022-06-26 21:02:44,318]Epoch: 0003", "Epoch 3 out of 100", "Epoch [3]/[10]", "[Epoch 3] starting...",
+        "Epoch 3 begins (391 batches)", "Epoch 3: 391 batches", "Epoch 3: Learning rate is 0.001", "lr=0.001 epoch=3",
+        "Fold: 1, Epoch: 3", "Task 2 Epoch 3", "Train Phase, Epoch: 3", "Now at epoch 3",
+        "Epoch 3 - 2023-01-01 10:00:00", "Current epoch: 3", "epoch = 3", "Epoch : 3", "Epoch No. 3",
+        "Epoch: 3 of 10", "===> Epoch 3, lr 0.001",
         "Epoch 3: training", "INFO:__main__:Starting epoch 3", "Running epoch 3 on 8 devices",
     ],
 )  # fmt: skip
@@ -254,7 +258,10 @@ def test_a_line_that_begins_an_epoch_is_a_heading(heading: str) -> None:
         "Epoch 3 finished", "Finished epoch 3", "Epoch 3 took 12s", "Epoch 3 done, lr=0.001", "End of epoch 3",
         "Training epoch 3 took 50 s", "Epoch 3, lr 0.001, accuracy 0.5", "Saved model for epoch 3", "Best epoch 3",
         "start training from epoch 3", "Loaded checkpoint of epoch 3", "epochs 3", "num epochs 3",
-        "Warmup for epoch 3", "Training epoch 3: 45% 12/100", "Skipping epoch 3",
+        "Warmup for epoch 3", "Training epoch 3: 45% 12/100", "Skipping epoch 3", "1 epoch = 3 batches",
+        "Learning rate decays at epoch 3", "milestones: epoch 3, epoch 6", "Epoch 3: early stopping",
+        "lr_decay_epoch: 3", "Epoch 3: reducing learning rate of group 0 to 1.0e-04.", "Namespace(epoch=3, lr=0.1)",
+        "Epoch 3: 0.512", "Number of epoch: 3", "summary:       epoch 3",
     ],
 )  # fmt: skip
 def test_a_line_that_only_mentions_an_epoch_is_no_heading(line: str) -> None:

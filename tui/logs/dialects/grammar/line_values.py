@@ -141,10 +141,14 @@ _SHORTER = {b"step": b"it", b"epoch": b"ep"}
 """English words that fit into the three bytes of a character."""
 
 
+def without_figures(text: bytes) -> bytes:
+    """Return a text with blanks instead of dates, clocks, addresses and files."""
+    return _NO_FIGURES.sub(_blank, text)
+
+
 def values_of(text: bytes) -> Iterator[Value]:
     """Yield the numbers of a line with their names, without those of dates, clocks, addresses and files."""
-    plain = _NO_FIGURES.sub(_blank, text)
-    plain = _WRAPPING.sub(_blank, plain).translate(_WITHOUT_QUOTES)
+    plain = _WRAPPING.sub(_blank, without_figures(text)).translate(_WITHOUT_QUOTES)
     yield from _listed_values(plain)
     plain = _LISTED.sub(lambda match: b";" * len(match[0]), plain)
     yield from _single(_BRACKETED.sub(rb"[\1/\2]", plain))

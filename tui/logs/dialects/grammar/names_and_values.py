@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from tui.logs.dialects.catalogue_files import expand_parts
+from tui.logs.dialects.grammar.line_headings import choose_heading
 from tui.logs.dialects.grammar.line_losses import choose_loss, evaluation_pattern, loss_kind
 from tui.logs.dialects.grammar.line_steps import (
     begins_with_places,
@@ -40,7 +41,7 @@ class LineReading:
     """`step` or `epoch`: one with its loss; `doubtful`: a step with only parts of its loss, or an evaluation's loss.
 
     `loss`: one without step and epoch; `loss_of_epoch`: the same if its name says that it is training's or a mean;
-    `head`: a step whose loss may follow.
+    `head`: a step whose loss may follow; `heading`, `over`: an epoch that begins or ends.
     """
     text: bytes
     spans: Mapping[str, tuple[int, int]]
@@ -79,6 +80,7 @@ _PACE_NAME = re.compile(
 _HEAD_END = re.compile(rb"\d(?:th)?(?:[^\w\n]{0,60}[A-Za-z]{1,20})?[^\w\n]{0,60}$")
 """The end of a line that holds only its step and other named numbers."""
 _SECONDS_BEHIND = re.compile(rb" ?(?P<milli>m)?s(?:ec(?:ond)?s?)?(?!\w)")
+_OF_EPOCHS = ("heading", "over")
 _PACES = ("rate", "pace", "named_pace")
 
 
@@ -110,11 +112,13 @@ def read_line(text: bytes) -> LineReading | None:
     if record is None:
         return None
     role = record.role
+    if role in _OF_EPOCHS:
+        spans.clear()  # an epoch has no rate, and no core
     for name, value in record.chosen.items():
         number = text[value.start : value.end]
         whole = number.partition(b".")[0] if name == "epoch" else number
         spans[name] = value.start, value.start + len(whole)
-    if spans.keys().isdisjoint(_PACES):
+    if role not in _OF_EPOCHS and spans.keys().isdisjoint(_PACES):
         spans |= _named_pace(text, [value for value in values if value not in record.chosen.values()])
     if record.needs_pace and spans.keys().isdisjoint(_PACES):
         role = "doubtful"
@@ -163,9 +167,18 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | No
 
 
 def _read_head(text: bytes, values: Sequence[Value]) -> _Record | None:
-    """Return the step, and its epoch, of a line that begins with them; its loss may follow on another line."""
-    if not values or evaluation_pattern().search(text) or not _HEAD_END.search(text):
+    """Return the step or the epoch of a line without a loss, which may follow on another line."""
+    if not values or evaluation_pattern().search(text):
         return None
+    return (_read_step(text, values) if _HEAD_END.search(text) else None) or _read_epoch(text, values)
+
+
+def _read_epoch(text: bytes, values: Sequence[Value]) -> _Record | None:
+    heading = choose_heading(text, values)
+    return None if heading is None else _Record(heading[0], {"epoch": heading[1]})
+
+
+def _read_step(text: bytes, values: Sequence[Value]) -> _Record | None:
     epoch = next((value for value in values[:2] if is_count(value, "epoch", is_first=True)), None)
     step = next((value for value in values[:2] if value is not epoch), None)
     if step is None or not COUNT.match(text[step.start : step.end]):
