@@ -111,6 +111,10 @@ READ = [
     ('第3轮 训练损失: 0.5123 验证损失: 0.6', 3, None, 0.5123),
     ('에포크 3 - 손실: 0.5123 - 검증 손실: 0.6', 3, None, 0.5123),
     ('Эпоха 3 шаг 120 потери 0.5123', 3, 120, 0.5123),
+    ('Epoch 3 - 0.5123 loss - 0.81 acc', 3, None, 0.5123),
+    ('step 120: 0.5123 loss, 81.2% acc, 12.3 img/s', None, 120, 0.5123),
+    ('120 | 0.5123 loss | 3.1 s', None, 120, 0.5123),
+    ('Train loss 120 0.5123 Grad Norm 1.2 1.23s/it', None, 120, 0.5123),
 ]  # fmt: skip
 
 NO_SAMPLES = [
@@ -171,6 +175,9 @@ BLOCKS = [
     ('Epoch [2/9][20/1000]\tlr: 0.1, eta: 3 days, 1:41:57\ntask: [x], loss: 0.4, cls_loss: 0.2', (2, 20, 0.4)),
     ('epoch 2 iter 20 time 0.21\n\tloss 0.4 acc 0.5', (2, 20, 0.4)),
     ('Epoch: 2 lr: 0.001\nbatch 20 loss 0.4', (2, 20, 0.4)),
+    ('Epoch 2\nloss: 0.5, lr: 0.1\nloss: 0.4, lr: 0.1\nval loss: 0.6', (2, None, 0.4)),
+    ('0.5 loss, 0.001 LR, 3.1 s\n0.4 loss, 0.001 LR, 3.1 s', (None, None, 0.4)),
+    ('total loss\tbox loss\n0.5\t0.25\n0.4\t0.25', (None, None, 0.4)),
     ('#015Epoch 2: 100% 4/4 [00:00<00:00, 12.1it/s, loss=0.4]', (2, 4, 0.4)),
 ]  # fmt: skip
 

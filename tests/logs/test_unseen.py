@@ -30,9 +30,7 @@ MISSED = {
     "neural-enhance-generator-total",
     "neural-style-four-losses-aligned-right",
     "open-llama-log-history-over-lines",
-    "paddlematerials-chemprop-loss-pnorm-under-epoch",
     "peptide-phases",
-    "pgnet-table",
     "pointer-generator-tf-info-loss-on-its-own-line",
     "pvn3d-training-progress-train-and-val",
     "recbox-epoch-after-loss",
@@ -40,8 +38,6 @@ MISSED = {
     "svoice-solver-train-valid-best",
     "text-classification-cnn-wide-colon-heading-iter",
     "tgan-json-slash-names",
-    "tinygrad-llama-numbered",
-    "tinygrad-llama-value-before-name",
     "xgboost-bracket-round-eval-before-train",
 }
 """Excerpts that are not read correctly yet; one that is read correctly must leave this list."""

@@ -62,14 +62,18 @@ _COUNTED = re.compile(
     rb"(?:\s?/\s?\d{1,12})?(?:st|nd|rd|th)? {1,5}([A-Za-z]{2,12})(?![A-Za-z_/]| \d| tim|(?<!s)[ :=#\[(-]{1,3}\d)"
 )
 """What a number counts, if that follows it: `120 steps`, `120/391 batches`, `3rd epoch`."""
+_LOSS = (b"loss",)
+_SEGMENT = re.compile(rb"(?:^|[,;|\t:]|\s-)\s{0,40}$")
+"""What separates a number from the text before it, if its name follows: `0.5 loss, 0.001 lr`."""
+_SEGMENT_END = re.compile(rb"\s{0,400}(?:$|[,;|\t]|- )")
 _LOSS_OF = re.compile(rb"\s?[(\[@]\s?$")
 """What can stand between the name of a loss and its step: `loss (step 3): 0.5`."""
 _ASIDE = re.compile(rb"\([^()\n]{0,40}\) ?")
 _SIGN = re.compile(rb"(?:(?:\w[:=#.\[(]|[:=#]) {0,3}|[A-Za-z]_?)$")
 _BRACKETS = re.compile(rb"[\s\[\](){}<>,|:.-]{1,40}$")
 """What can stand between an epoch and a step in it: `[3][120/391]`."""
-_LOSS_ABOVE = re.compile(rb"(?i:loss(?:es)?)[^\w\n]{1,4}$")
-"""The name of the losses of several kinds that follow: `Loss: Train 0.5`."""
+_LOSS_ABOVE = re.compile(rb"(?i:loss(?:es)?)[^\w\n]{1,40}$")
+"""The name of the losses of several kinds that follow: `Loss: Train 0.5`, `loss   --- train: 0.5`."""
 _LISTED = re.compile(
     rb"(?!(?i:train|val|valid|eval|test|dev)/\w{0,20}loss)"
     rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss|[Cc]ost))?"
@@ -189,7 +193,8 @@ def _single(plain: bytes) -> Iterator[Value]:
                     words = last_loss
                 last_loss = ()
             is_place = after is not None and after.start() in totals
-            may_count = bool(unit) and (index == 0 or is_place or was_counted)
+            is_loss = unit == _LOSS and b"." in number[0] and _SEGMENT.search(plain, end, begin) is not None
+            may_count = is_loss or (bool(unit) and unit != _LOSS and (index == 0 or is_place or was_counted))
             was_counted = may_count and words_meaning("so_far").issuperset(words)
             yield Value(
                 number.start(),
@@ -246,11 +251,16 @@ def _name_before(plain: bytes, start: int, end: int) -> tuple[bytes, int]:
 
 
 def _unit_behind(plain: bytes, end: int) -> tuple[tuple[bytes, ...], int]:
-    """Return the unit of a number that counts steps or epochs (`120/391 batches`), and its end; else no words."""
+    """Return the unit of a number and its end if it counts steps or epochs (`120/391 batches`) or is a loss.
+
+    Otherwise there are no words.
+    """
     counted = _COUNTED.match(plain, end)
     if counted is None:
         return (), end
     unit = counted[1].lower()
+    if unit == b"loss":
+        return (_LOSS, counted.end()) if _SEGMENT_END.match(plain, counted.end()) else ((), end)
     unit = unit[:-2] if unit.endswith(b"ches") else unit.removesuffix(b"s")
     is_count = unit in words_meaning("step", "epoch")
     return ((unit,), counted.end()) if is_count else ((), end)

@@ -40,7 +40,8 @@ class LineReading:
     role: str
     """`step` or `epoch`: one with its loss; `doubtful`: a step with only parts of its loss, or an evaluation's loss.
 
-    `loss`: one without step and epoch; `loss_of_epoch`: the same if its name says that it is training's or a mean;
+    `loss`: one without step and epoch; `loss_of_epoch`: the same if its name says that it is training's or a mean, or
+    beside an evaluation's, a learning rate or a gradient;
     `head`: a step whose loss may follow; `heading`, `over`: an epoch that begins or ends.
     """
     text: bytes
@@ -143,7 +144,9 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | No
     loss = training_loss.value
     others = [value for value in values if value is not loss]
     epoch, step = choose_count(text, others, "epoch", start), choose_count(text, others, "step", start)
-    if step is None:
+    if step is None and (number := _value_behind(text, values, loss)):
+        step, loss = loss, number
+    elif step is None:
         step, epoch = choose_place(text, others, epoch, loss, start)
     elif epoch is None and begins_with_places(others):
         epoch = others[0]
@@ -159,11 +162,20 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | No
         return _Record("epoch", chosen) if training_loss.is_whole else None
     if loss_kind(loss.words) == "part" or text.startswith(b"|") or any(map(is_of_no_record, others)):
         return None
-    qualities = words_meaning("train", "mean", "total")
-    is_of_epoch = any(loss_kind(value.words) == "evaluation" for value in others) or not qualities.isdisjoint(
-        loss.words
+    is_of_training = not words_meaning("train", "mean", "total").isdisjoint(loss.words) or any(
+        loss_kind(value.words) == "evaluation" or not words_meaning("trained").isdisjoint(value.words)
+        for value in others
     )
-    return _Record("loss_of_epoch" if is_of_epoch else "loss", chosen)
+    return _Record("loss_of_epoch" if is_of_training else "loss", chosen)
+
+
+def _value_behind(text: bytes, values: Sequence[Value], loss: Value) -> Value | None:
+    """Return the loss right behind a step between it and its name: `Train loss 100 0.5123`."""
+    behind = values[values.index(loss) + 1 :][:1]
+    if not behind or b"." not in text[behind[0].start : behind[0].end]:
+        return None
+    is_step = text[loss.start : loss.end].isdigit() and text[loss.start - 1 : loss.start].isspace()
+    return behind[0] if is_step and text[loss.end : behind[0].start].isspace() else None
 
 
 def _read_head(text: bytes, values: Sequence[Value]) -> _Record | None:
