@@ -41,8 +41,10 @@ SETS = (
     "renumbered_december_3",
     "renumbered_december_4",
     "held_out_december_4",
+    "renumbered_december_5",
+    "held_out_december_5",
 )
-HELD_OUT: set[str] = set()
+HELD_OUT = {"held_out_december_5"}
 """Sets whose differences are never printed."""
 _FIELDS = ("epoch", "step", "loss", "rate")
 _TOLERANCE = 1e-6

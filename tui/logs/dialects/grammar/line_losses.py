@@ -66,7 +66,7 @@ def loss_kind(words: tuple[bytes, ...]) -> str | None:
     return "total" if qualities & words_meaning("total") else "whole"
 
 
-_PER_BATCH = (b"batch", b"step", b"iter", b"iteration", b"train")
+_PER_BATCH = (b"batch", b"step", b"iter", b"iteration")
 """Words before `cost` that make it a duration."""
 
 _MOST_BEHIND = 3

@@ -81,6 +81,8 @@ _PACE_NAME = re.compile(
 _HEAD_END = re.compile(rb"\d(?:th)?(?:[^\w\n]{0,60}[A-Za-z]{1,20})?[^\w\n]{0,60}$")
 """The end of a line that holds only its step and other named numbers."""
 _SECONDS_BEHIND = re.compile(rb" ?(?P<milli>m)?s(?:ec(?:ond)?s?)?(?!\w)")
+_TRAINS = re.compile(rb"[^\w\n]{0,12}(?i:train(?:ing)?)(?![\w ])")
+"""The beginning of a line that is training's: `TRAIN: Cost=0.5`."""
 _OF_EPOCHS = ("heading", "over")
 _PACES = ("rate", "pace", "named_pace")
 
@@ -162,9 +164,13 @@ def _read_loss(text: bytes, values: Sequence[Value], start: int) -> _Record | No
         return _Record("epoch", chosen) if training_loss.is_whole else None
     if loss_kind(loss.words) == "part" or text.startswith(b"|") or any(map(is_of_no_record, others)):
         return None
-    is_of_training = not words_meaning("train", "mean", "total").isdisjoint(loss.words) or any(
-        loss_kind(value.words) == "evaluation" or not words_meaning("trained").isdisjoint(value.words)
-        for value in others
+    is_of_training = (
+        not words_meaning("train", "mean", "total").isdisjoint(loss.words)
+        or _TRAINS.match(text, start) is not None
+        or any(
+            loss_kind(value.words) == "evaluation" or not words_meaning("trained").isdisjoint(value.words)
+            for value in others
+        )
     )
     return _Record("loss_of_epoch" if is_of_training else "loss", chosen)
 
