@@ -179,6 +179,8 @@ BLOCKS = [
     ('EPOCH\tTIMESTAMP\tTRAIN_LOSS\n1\t10:34:38\t0.5\n2\t10:44:07\t0.4', (2, None, 0.4)),
     ('Epoch 2 Time=5.8\n  TRAIN:   Cost=0.4  logq=1.0\n  EVAL-L1: Cost=0.5', (2, None, 0.4)),
     ('#Step 20, loss = 0.4, accuracy = 0.8', (None, 20, 0.4)),
+    ('Epoch 2/9: 100%|###| 391/391 [00:10<00:00, 39.0it/s]\nTrain Loss: 0.4, Val Loss: 0.5', (2, None, 0.4)),
+    ('Epoch 2:\n   10: loss=0.5 acc=0.7\n   20: loss=0.4 acc=0.8', (2, 20, 0.4)),
     ('0.5 loss, 0.001 LR, 3.1 s\n0.4 loss, 0.001 LR, 3.1 s', (None, None, 0.4)),
     ('total loss\tbox loss\n0.5\t0.25\n0.4\t0.25', (None, None, 0.4)),
     ('#015Epoch 2: 100% 4/4 [00:00<00:00, 12.1it/s, loss=0.4]', (2, 4, 0.4)),

@@ -13,9 +13,9 @@ _RESULT = re.compile(
 )
 """What is printed after an epoch, in the text behind its name."""
 _OVER = re.compile(
-    rb"(?i:(?<![A-Za-z])(?:end(?:ed)?|over|took|time)(?![A-Za-z])|finish|done|complet|duration|elapsed)"
+    rb"(?i:(?<![A-Za-z])(?:end(?:ed)?|over|took|time)(?![A-Za-z])|finish|done|complet|duration|elapsed)|\d{3}%[| ]"
 )
-"""A word that says that an epoch is over."""
+"""A word or a full bar that says that an epoch is over."""
 _TOTAL = re.compile(rb"[\])]?(?:\s?/\s?|(?: out)? of )[\[(]?\s{0,12}\d{1,9}")
 _SOURCE = re.compile(rb" {2,200}[\w.]{1,60}\.py:\d{1,6}$")
 """The place in the program that Rich's logger prints at the right edge."""

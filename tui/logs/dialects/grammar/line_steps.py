@@ -148,7 +148,7 @@ def _choose_nameless(
     lead = text[max(0, first.start - _PADDED) : first.start]
     is_padded = b"[ " in lead or first.end - first.start >= _DIGITS_OF_STEP
     is_step = (b"[" in lead and gap.startswith(b"]") and (is_padded or _BAR_BEHIND.match(gap))) or (
-        text[loss.start - 1 : loss.start] != b"=" and _BEFORE_LOSS.fullmatch(gap)
+        (text[loss.start - 1 : loss.start] != b"=" or gap[:1] == b":") and _BEFORE_LOSS.fullmatch(gap)
     )
     if (
         is_step
