@@ -22,12 +22,12 @@ from tests.console.stage import Answered, StageOperator
 from tui.checks.check_row import CheckRow
 from tui.console.app import ConsoleApp
 from tui.console.data.ongoing_work import StopProgress
+from tui.console.screens.change import SliceChangeDialog
 from tui.console.screens.dialog import Dialog, QuitDialog, SecretDialog, TrustDialog
 from tui.console.screens.exec import ExecDialog
 from tui.console.screens.launch import LaunchDialog
 from tui.console.screens.pod import PodScreen
 from tui.console.screens.run import RunScreen
-from tui.console.screens.slices.change import DeleteSliceDialog
 from tui.console.screens.stop import StopDialog
 
 pytestmark = pytest.mark.timing
@@ -268,7 +268,7 @@ async def test_questions_of_a_connection_are_asked_one_at_a_time(operator: Stage
         await pilot.press("escape")
         assert not await trusts[0]
         await until(pilot, lambda: isinstance(app.screen, TrustDialog))
-        app.screen.query_one("#all", Button).press()
+        app.screen.query_one("#trust_all", Button).press()
         assert await asyncio.gather(*trusts[1:]) == [True, True]
         assert not isinstance(app.screen, Dialog)
 
@@ -279,7 +279,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count() and table(app, "runs").row_count())
         await pilot.press("ctrl+d")
-        await until(pilot, lambda: isinstance(app.screen, DeleteSliceDialog))
+        await until(pilot, lambda: isinstance(app.screen, SliceChangeDialog))
         assert live.id in dialog_text(app)
         await pilot.press(*"my-tp", "enter")
         await until(pilot, lambda: any("my-tp is not its name" in shown.message for shown in app._notifications))
@@ -292,7 +292,7 @@ async def test_a_slice_is_deleted_only_when_its_name_is_typed(operator: StageOpe
         await until(pilot, lambda: isinstance(app.screen, PodScreen) and "deleting" in headline(app))
         await pilot.press("ctrl+d")
         await until(
-            pilot, lambda: isinstance(app.screen, DeleteSliceDialog) and "asked to delete" in dialog_text(app)
+            pilot, lambda: isinstance(app.screen, SliceChangeDialog) and "asked to delete" in dialog_text(app)
         )
         operator.release.set()
         await until(pilot, lambda: "my-tpu is deleted" in dialog_text(app))

@@ -11,7 +11,6 @@ from tests.console.driving import FULL, SMALL, dialog_text, opened_pod, opened_r
 from tests.console.stage import StageOperator
 from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
-from tui.console.intents import OpenRunRequested
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog, WaitDialog
 from tui.console.screens.equivalents import EquivalentsDialog
@@ -129,7 +128,7 @@ async def test_the_palette_offers_the_actions_that_fit_the_state(operator: Stage
 
         def names() -> list[str]:
             assert isinstance(app.screen, MainScreen)
-            return [name for name, _, _ in list_entries(app, app.screen)]
+            return [name for name, _, _ in list_entries(app.screen)]
 
         assert f"Stop {directory.id}" in names()
         assert "Check my-tpu" in names()
@@ -222,7 +221,7 @@ async def test_the_line_of_keys_is_shown_in_a_window_without_the_focus(operator:
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         app.app_focus = False
-        app.perform(OpenRunRequested(running(operator)))
+        app.open_run(running(operator))
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         await until(pilot, lambda: app.screen.query_one(KeyFooter).keys)
 

@@ -28,7 +28,6 @@ from tui.cloud.inventory import Listing
 from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
 from tui.console.data.pollers import FIGURES, FIRST_RUNS_COUNT, RUNS
-from tui.console.intents import OpenRunRequested
 from tui.console.render import pod_rows
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import TextDialog
@@ -226,13 +225,13 @@ async def test_a_read_only_console_binds_no_key_that_changes_something(own_home:
         for _ in range(2):
             assert CHANGING & set(app.screen.active_bindings) == (set() if read_only else CHANGING)
             assert isinstance(app.screen, MainScreen)
-            names = " ".join(name for name, _, _ in list_entries(app, app.screen))
+            names = " ".join(name for name, _, _ in list_entries(app.screen))
             assert ("New run" in names or "Stop" in names or "Shell" in names) is not read_only
             if isinstance(app.screen, PodScreen):
                 keys = {app.screen.active_bindings[key].binding.action for key in ("N", "S", "X", "ctrl+d")}
                 assert (keys == {"refuse_change"}) is read_only
                 assert ("Delete my-tpu" in names) is not read_only
-                app.perform(OpenRunRequested(directory))
+                app.open_run(directory)
                 await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         assert ("Stop" in format_help(app.screen, [])) is not read_only
 
@@ -250,7 +249,7 @@ async def test_a_rehearsal_is_marked_in_the_list_and_on_its_screen(operator: Sta
     app = ConsoleApp(operator)
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: "rehearsal" in shown(table(app, "runs")))
-        app.perform(OpenRunRequested(directory))
+        app.open_run(directory)
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.ready)
         await until(pilot, lambda: "figures are made up" in headline(app))
 

@@ -16,9 +16,9 @@ from tui.console.actions.command_palette import list_entries
 from tui.console.app import ConsoleApp
 from tui.console.data.ongoing_work import ChangeProgress
 from tui.console.screens.base import MainScreen
+from tui.console.screens.change import ResourceDeletionDialog
 from tui.console.screens.equivalents import EquivalentsDialog
 from tui.console.screens.pod import PodScreen
-from tui.console.screens.resource_deletion import ResourceDeletionDialog
 from tui.console.screens.resources import ResourcesScreen
 from tui.errors import CloudError, UsageError
 from tui.operator.resources.deletion import DeletionStep
@@ -205,7 +205,7 @@ async def test_a_read_only_console_has_no_key_and_no_palette_entry_that_deletes(
         await open_resources(pilot, app)
         await pilot.press("ctrl+d", "delete")
         assert isinstance(app.screen, ResourcesScreen)
-        assert not [name for name, _, _ in list_entries(app, app.screen) if name.startswith("Delete")]
+        assert not [name for name, _, _ in list_entries(app.screen) if name.startswith("Delete")]
     assert stage.requests == []
 
 
@@ -214,9 +214,9 @@ async def test_the_palette_opens_the_screen_and_deletes_there(stage: StageResour
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: isinstance(app.screen, PodScreen) and app.screen.ready)
         assert isinstance(app.screen, MainScreen)
-        entries = {name: action for name, _, action in list_entries(app, app.screen)}
+        entries = {name: action for name, _, action in list_entries(app.screen)}
         entries["Resources"]()
         await until(pilot, lambda: lists_resources(app))
-        names = [name for name, _, _ in list_entries(app, app.screen)]
+        names = [name for name, _, _ in list_entries(app.screen)]
         assert "Delete slice/europe-west4-a/my-tpu" in names
         assert "Resources" not in names

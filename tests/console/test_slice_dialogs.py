@@ -18,9 +18,9 @@ from tests.localpod.api_clients import serving
 from tests.localpod.faults import FaultyTpuService
 from tui.console.app import ConsoleApp
 from tui.console.data.pollers import SLICES
+from tui.console.screens.change import SliceChangeDialog
 from tui.console.screens.dialog import QuitDialog, TextDialog
 from tui.console.screens.pod import PodScreen
-from tui.console.screens.slices.change import DeleteSliceDialog, StartSliceDialog, StopSliceDialog
 from tui.console.screens.slices.create import CreateDialog
 from tui.console.screens.slices.creation import CreationDialog
 from tui.localpod.api import rpc_errors
@@ -247,19 +247,19 @@ async def test_a_slice_is_stopped_started_and_deleted_each_by_one_request(own_ho
         await stand.until(lambda: isinstance(stand.app.screen, TextDialog))
         assert "pod is READY. Only a slice that is STOPPED can be started." in dialog_text(stand.app)
         await stand.pilot.press("escape", "X")
-        await stand.until(lambda: isinstance(stand.app.screen, StopSliceDialog) and stand.app.screen.focused)
+        await stand.until(lambda: isinstance(stand.app.screen, SliceChangeDialog) and stand.app.screen.focused)
         await stand.pilot.press("enter")
         await stand.until(lambda: isinstance(stand.app.screen, PodScreen))
         assert stand.slices.requested == []
-        for key, dialog, state in (("X", StopSliceDialog, "STOPPED"), ("S", StartSliceDialog, "READY")):
+        for key, title, state in (("X", "stop local-a/pod", "STOPPED"), ("S", "start local-a/pod", "READY")):
             await stand.pilot.press(key)
-            await stand.until(lambda dialog=dialog: isinstance(stand.app.screen, dialog))
+            await stand.until(lambda title=title: stand.app.screen.title == title)
             await stand.pilot.press("y", "y", "y")
             await stand.until(lambda state=state: f"pod is {state}" in dialog_text(stand.app))
             await stand.pilot.press("escape")
             await stand.until(lambda state=state: stand.listed() == {"local-a/pod": state})
         await stand.pilot.press("ctrl+d")
-        await stand.until(lambda: isinstance(stand.app.screen, DeleteSliceDialog))
+        await stand.until(lambda: isinstance(stand.app.screen, SliceChangeDialog))
         await stand.pilot.press(*"pod", "enter", "enter", "enter")
         await stand.until(lambda: stand.listed() == {})
         assert stand.slices.requested == ["stop pod", "start pod", "delete pod"]
@@ -279,7 +279,7 @@ async def test_a_slice_deleted_elsewhere_while_the_question_is_shown_is_reported
     async with console(own_home, SMALL) as stand:
         await stand.create("pod")
         await stand.pilot.press("ctrl+d")
-        await stand.until(lambda: isinstance(stand.app.screen, DeleteSliceDialog))
+        await stand.until(lambda: isinstance(stand.app.screen, SliceChangeDialog))
         found = await stand.slices.get("local-a/pod")
         async for _ in stand.slices.change(found, "delete"):
             pass
@@ -297,7 +297,7 @@ async def test_a_slice_that_is_gone_when_the_change_begins_is_reported(own_home:
         async for _ in stand.slices.change(found, "delete"):
             pass
         await stand.pilot.press("X")
-        await stand.until(lambda: isinstance(stand.app.screen, StopSliceDialog))
+        await stand.until(lambda: isinstance(stand.app.screen, SliceChangeDialog))
         await stand.pilot.press("y")
         await stand.until(lambda: "slice pod cannot be stopped: there is no such slice" in dialog_text(stand.app))
         assert stand.app.ongoing.changes == {}
@@ -327,7 +327,7 @@ async def test_runs_on_the_slice_are_named_before_it_is_stopped(own_home: Path) 
     async with app.run_test(size=SMALL) as pilot:
         await until(pilot, lambda: table(app, "slices").row_count() and table(app, "runs").row_count())
         await pilot.press("X")
-        await until(pilot, lambda: isinstance(app.screen, StopSliceDialog))
+        await until(pilot, lambda: isinstance(app.screen, SliceChangeDialog))
         assert "This also ends these runs:" in dialog_text(app)
         assert live.id in dialog_text(app)
 

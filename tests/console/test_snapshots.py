@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
@@ -17,18 +17,17 @@ from textual.widgets import Input
 
 import tui.console.app
 from tests.console.stage import Answered, StageOperator, a_slice, make_run, training_line
+from tui.console.base_app import BaseApp
 from tui.console.data.launch_form import LaunchForm
 from tui.console.data.line_index import FileLines
-from tui.console.data.ongoing_work import ChangeProgress, CreationProgress, OngoingWork, StopProgress
+from tui.console.data.ongoing_work import ChangeProgress, CreationProgress, StopProgress
 from tui.console.data.pollers import OFFERS
 from tui.console.data.store import Store
-from tui.console.data.tasks import Tasks
 from tui.console.render import pod_rows, run_summary
 from tui.console.render.resource_rows import RESOURCE_COLUMNS, make_resource_row
+from tui.console.screens.change import ResourceDeletionDialog, SliceChangeDialog
 from tui.console.screens.dialog import QuitDialog, TrustDialog
 from tui.console.screens.launch import LaunchDialog
-from tui.console.screens.resource_deletion import ResourceDeletionDialog
-from tui.console.screens.slices.change import DeleteSliceDialog
 from tui.console.screens.slices.create import CreateDialog
 from tui.console.screens.slices.creation import CreationDialog
 from tui.console.screens.stop import StopDialog
@@ -52,16 +51,15 @@ HOME = Path(tui.console.app.__file__).parent
 SHEETS = [HOME / "app.tcss", *sorted(HOME.glob("screens/*.tcss"))]
 
 
-class Showing(App[None]):
+class Showing(BaseApp):
     """An app with one widget or dialog and the console's style sheets."""
 
     CSS_PATH = SHEETS
 
     def __init__(self, made: Callable[[], Widget]) -> None:
-        super().__init__()
+        super().__init__(StageOperator(Path("/nowhere")))
         self._made = made
-        self.operator = StageOperator(Path("/nowhere"))
-        self.ongoing, self.tasks, self.store = OngoingWork(), Tasks(), Store(lambda: MOMENT)
+        self.store = Store(lambda: MOMENT)
         self.store.put(OFFERS, (OFFER,))
 
     def compose(self) -> ComposeResult:
@@ -202,7 +200,7 @@ def coming_up() -> CreationDialog:
     scripts[1] = WorkerStartup("night", 1, 0, "", lines[:1], has_ended=True)
     scripts[2] = WorkerStartup("night", 2, 3, "the script failed", lines, has_ended=True)
     progress.record(CreationStep("night is READY", startup=tuple(scripts)), MOMENT - 100)
-    return CreationDialog(progress)
+    return CreationDialog(progress, lambda: None)
 
 
 MADE: dict[str, Callable[[], Widget]] = {
@@ -212,7 +210,7 @@ MADE: dict[str, Callable[[], Widget]] = {
     "stop": stopping,
     "launch": launching,
     "trouble": in_trouble,
-    "delete": lambda: DeleteSliceDialog(a_slice(), ["resnet-20261121-090000-a1b2"], begin_deletion),
+    "delete": lambda: SliceChangeDialog("delete", a_slice(), ["resnet-20261121-090000-a1b2"], begin_deletion),
     "resources": resources,
     "deletion": deleting_resource,
     "create": lambda: CreateDialog({"zone": "europe-west4-a", "type": "v4", "version": "tpu-ubuntu2204-base"}),

@@ -69,7 +69,7 @@ async def test_the_startup_script_of_each_worker_is_shown_and_a_failed_one_first
 ) -> None:
     async with opened_pod(operator, SMALL) as (app, pilot):
         given = creating(app, monkeypatch)
-        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.ready)
+        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.is_mounted)
         given.steps.put_nowait(CreationStep("requested pod", "o/1"))
         running_scripts = tuple(script(n, None, (f"line of {n}",), "waiting for SSH" * (n == 3)) for n in range(4))
         given.steps.put_nowait(CreationStep("pod is READY", "o/1", 3.0, startup=running_scripts))
@@ -102,7 +102,7 @@ async def test_a_creation_that_fails_inside_tpu_tui_is_not_shown_as_ready(
 ) -> None:
     async with opened_pod(operator) as (app, pilot):
         given = creating(app, monkeypatch)
-        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.ready)
+        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.is_mounted)
         given.steps.put_nowait(RuntimeError("a bug"))
         await until(pilot, lambda: "failed after" in dialog_text(app))
         assert "RuntimeError: a bug" in dialog_text(app)
@@ -138,7 +138,7 @@ async def test_control_characters_in_lines_of_a_startup_script_are_shown_as_text
     app = ConsoleApp(operator)
     async with app.run_test(size=(200, 60)) as pilot:
         given = creating(app, monkeypatch)
-        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.ready)
+        await until(pilot, lambda: isinstance(app.screen, CreationDialog) and app.screen.is_mounted)
         given.steps.put_nowait(CreationStep("[b]requested[/]", startup=(script(0, None, HOSTILE, "[b]x[/]\x1b[2J"),)))
         log = app.screen.query_one(LogPane)
         await until(pilot, lambda: "xxxx" in shown(log))

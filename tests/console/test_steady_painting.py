@@ -15,7 +15,6 @@ from tests.console.driving import FULL, SMALL, fail, headline, opened_pod, runni
 from tests.console.stage import StageOperator, train
 from tests.console.test_log_pane import WidgetApp, append_numbered, open_pane, shown
 from tui.console.app import COVERED_SCREEN_TICKS, ConsoleApp
-from tui.console.intents import OpenRunRequested
 from tui.console.screens.run import RunScreen
 from tui.console.widgets.footer import KeyFooter, ShownKey
 from tui.console.widgets.headline import Headline
@@ -99,7 +98,7 @@ async def test_a_run_screen_has_its_final_layout_from_the_start(
     app = ConsoleApp(operator)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: table(app, "runs").row_count())
-        app.perform(OpenRunRequested(directory))
+        app.open_run(directory)
         await until(pilot, lambda: isinstance(app.screen, RunScreen) and app.screen.query("#pane-logs"))
         screen = app.screen
         assert screen.has_class("-short") is (size[1] < 34)

@@ -16,30 +16,25 @@ from textual.widgets import Input, TextArea
 from tui.aio.timeouts import within
 from tui.console.actions.app import Actions
 from tui.console.actions.command_palette import ConsoleCommands
+from tui.console.actions.runs import NO_RUN
 from tui.console.actions.ssh_prompts import DialogPrompter
-from tui.console.data.ongoing_work import OngoingWork
-from tui.console.data.pollers import RUNS, Pollers
-from tui.console.data.store import Store
-from tui.console.data.tasks import Tasks
-from tui.console.intents import Intent, OpenRunRequested, QuitRequested, TextRequested
-from tui.console.platform._compat_textual import PausableApp, remove_notifications
+from tui.console.base_app import BaseApp
+from tui.console.data.pollers import RUNS
+from tui.console.data.run_feed import RunFeed
 from tui.console.platform.stderr_redirect import redirect_stderr
-from tui.console.render.safe_text import escape_lines
 from tui.console.screens.base import MainScreen
 from tui.console.screens.dialog import LiveDialog
-from tui.console.screens.help import format_help, list_bindings
 from tui.console.screens.pod import ActingPodScreen, PodScreen
-from tui.console.screens.run import RunScreen
-from tui.console.widgets.tables.table_columns import Cell
+from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.errors import TpuTuiError
 from tui.procs.gc_policy import freeze_existing_objects
 from tui.settings.home import loose_home
 
 if TYPE_CHECKING:
-    from textual.notifications import SeverityLevel
     from textual.screen import Screen
     from textual.widget import Widget
 
+    from tui.logs.dialects.dialect import Dialect
     from tui.logs.saved_log import SavedLog
     from tui.operator import Operator, RunDirectory
 
@@ -53,16 +48,10 @@ POLLERS_START_DELAY_S = 0.5
 """Seconds after which polling starts, painted or not."""
 LEAVE_KEYS = ("escape", "tab", "shift+tab")
 """Keys of a dialog after which the next keys are for another screen or field."""
-SHORT_MESSAGE_S = 4.0
-"""Seconds that the answer to a key is shown at most: the next such message replaces it."""
-DIALOG_FRAME_COLUMNS = 12
-"""Columns of the screen that a dialog leaves to its frame and to what is behind it."""
-MAX_HELP_COLUMNS = 102
-"""Columns of text in the dialog of keys on a wide screen."""
 log = logging.getLogger(__name__)
 
 
-class ConsoleApp(PausableApp):
+class ConsoleApp(BaseApp):
     """See, check, launch, watch and stop; opens on the pod, on one run, or on a saved log."""
 
     CSS_PATH = [  # noqa: RUF012 - Textual declares it so
@@ -87,16 +76,8 @@ class ConsoleApp(PausableApp):
         demo: bool = False,
         default_command: Sequence[str] = (),
     ) -> None:
-        super().__init__()
-        self.operator = operator
-        self.demo = demo
-        self.default_command = tuple(default_command)
-        self.read_only: bool = operator.settings.read_only
-        self.store = Store()
-        self.tasks = Tasks()
-        self.pollers = Pollers(operator, self.store, self.tasks)
-        self.ongoing = OngoingWork()
-        self.actions = Actions(self)
+        super().__init__(operator, demo=demo, default_command=default_command)
+        self.actions: Actions = Actions(self)
         self._runs_revision = 0
         """The reading of the runs that was taken last."""
         self._ticks = 0
@@ -118,7 +99,7 @@ class ConsoleApp(PausableApp):
         if loose := loose_home(self.operator.settings.home):
             self.notify(loose, severity="warning", timeout=30)
         if self._open_run is not None:
-            self.perform(OpenRunRequested(self._open_run))
+            self.open_run(self._open_run)
         self.set_interval(1 / TICKS_PER_SECOND, self._tick)
         if self._replay is None:
             self.call_after_refresh(self.pollers.start)
@@ -160,26 +141,6 @@ class ConsoleApp(PausableApp):
             return False
         return await self.run_binding(event.key)
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = False,  # noqa: ARG002 - messages have remote text in them, which is not markup
-    ) -> None:
-        """Show a message as plain text. It replaces an equal one; a short one also replaces other short ones."""
-        message = escape_lines(message)
-        is_short = timeout is not None and timeout <= SHORT_MESSAGE_S
-        remove_notifications(
-            self,
-            lambda notification: (
-                notification.message == message or (is_short and notification.timeout <= SHORT_MESSAGE_S)
-            ),
-        )
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
-
     async def _wait_until_typed(self, field: Widget) -> None:
         """Wait until a field has handled the keys that were typed before this one."""
         typed = asyncio.Event()
@@ -195,7 +156,8 @@ class ConsoleApp(PausableApp):
         runs = self.store.get(RUNS)
         if runs.revision != self._runs_revision:
             self._runs_revision = runs.revision
-            self.actions.runs.take(runs.value or ())
+            shown = self.screen.feed.title if isinstance(self.screen, RunScreen) else ""
+            self.actions.runs.take(runs.value or (), shown)
         self._ticks += 1
         for screen in reversed(self.screen_stack):
             is_main = isinstance(screen, MainScreen)
@@ -205,43 +167,36 @@ class ConsoleApp(PausableApp):
             if is_main:
                 return
 
-    def headline(self) -> list[list[Cell]]:
-        """Return the pod screen's first line: project and zone, mode, and tasks in progress."""
-        cells = [Cell("tpu-tui", "accent"), Cell(self.operator.slices.where)]
-        if self.demo:
-            cells.append(Cell("demo pod on this machine", "busy"))
-        if self.read_only:
-            cells.append(Cell("read-only", "warn"))
-        cells += [Cell(work, "warn") for work in self.ongoing.describe()]
-        return [cells]
+    def open_run(self, directory: RunDirectory | None, pane: str = "cores", *, replace: bool = False) -> None:
+        """Show a run; start a keeper if it has none."""
+        if directory is None:
+            self.notify(NO_RUN, timeout=3)
+            return
+        if replace and isinstance(self.screen, RunScreen):
+            self.pop_screen()
+        screen = RunScreen if self.read_only or directory.foreign else ActingRunScreen
+        feed = RunFeed(directory, dialects=self._dialects(), thresholds=self.operator.settings.thresholds)
+        self.push_screen(screen(feed, at=pane))
+        if directory.foreign is not None:
+            self.notify(directory.foreign.sentence, severity="warning", timeout=12)
+        self.actions.runs.ensure_keeper(directory)
 
-    def perform(self, intent: Intent) -> None:
-        """Carry out an intent of a screen, the palette or an action."""
-        self.actions.perform(intent)
-
-    def show_error(self, problem: TpuTuiError) -> None:
-        """Show an error that has no pane of its own."""
-        self.notify(str(problem), severity="error", timeout=12)
-
-    def open_directory(self, run_id: str) -> RunDirectory | None:
-        """Return the run's directory; show the error and return None if it cannot be opened."""
+    def _dialects(self) -> tuple[Dialect, ...]:
+        """Return the profile's dialects; none if one of them cannot be read, which is shown."""
         try:
-            return self.operator.runs.open(run_id)
+            return self.operator.logs.dialects
         except TpuTuiError as error:
             self.show_error(error)
-            return None
+            return ()
+
+    def choose_slice(self, path: str) -> None:
+        """Put the pod screen's cursor on a slice, if that screen is on top."""
+        if isinstance(self.screen, PodScreen):
+            self.screen.choose_slice(path)
 
     def action_ask_quit(self) -> None:
         """Ask, then quit."""
-        self.perform(QuitRequested())
-
-    def action_show_help(self) -> None:
-        """Show every key of the screen on top."""
-        screen = self.screen
-        panes = {type(widget): widget for widget in screen.focus_chain if list_bindings(widget)}
-        width = min(self.size.width - DIALOG_FRAME_COLUMNS, MAX_HELP_COLUMNS)
-        text = format_help(screen, panes.values(), width)
-        self.perform(TextRequested("keys", text))
+        self.actions.ask_quit()
 
 
 def run_console(

@@ -22,7 +22,7 @@ from tui.pod.slice import Slice
 from tui.procs.child_signals import kill_child
 
 if TYPE_CHECKING:
-    from tui.console.context import ConsoleContext
+    from tui.console.base_app import BaseApp
     from tui.errors import TpuTuiError
     from tui.operator import RunDirectory
 
@@ -35,8 +35,8 @@ MAX_EARLIER_COMMANDS = 100
 class RemoteShell:
     """Opens shells and runs commands; remembers the commands, newest first."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
+    def __init__(self, app: BaseApp) -> None:
+        self._app = app
         self._earlier: list[str] = []
 
     def open_shell(self, target: Slice | RunDirectory | None, worker: int | None) -> None:
@@ -45,15 +45,15 @@ class RemoteShell:
 
     def _open_shell(self, slice_: Slice | None, worker: int | None) -> None:
         if slice_ is None or not slice_.workers:
-            self._context.notify("No worker selected", timeout=3)
+            self._app.notify("No worker selected", timeout=3)
             return
         index = worker if worker is not None else slice_.workers[0].index
-        self._context.tasks.start("shell", self._run_shell(slice_, index), self._context.show_error)
+        self._app.tasks.start("shell", self._run_shell(slice_, index), self._app.show_error)
 
     async def _run_shell(self, slice_: Slice, worker: int) -> None:
-        argv = await self._context.operator.slices.ssh_command(slice_, worker)
+        argv = await self._app.operator.slices.ssh_command(slice_, worker)
         try:
-            with self._context.suspend(), _leaving_ctrl_c_to_programs():
+            with self._app.suspend(), _leaving_ctrl_c_to_programs():
                 print(f"{shlex.join(argv)}\nType exit to return to tpu-tui.", file=sys.__stderr__, flush=True)
                 if await _run(argv) == SSH_FAILURE_EXIT_CODE:
                     print("SSH or its connection failed. Press Enter to return to tpu-tui.", file=sys.__stderr__)
@@ -69,14 +69,14 @@ class RemoteShell:
 
     def _ask_command(self, slice_: Slice | None) -> None:
         if slice_ is None or not slice_.workers:
-            self._context.notify("The slice has no workers" if slice_ else NO_SLICE, timeout=3)
+            self._app.notify("The slice has no workers" if slice_ else NO_SLICE, timeout=3)
             return
 
         def start(command: str, ranks: Sequence[int]) -> ExecProgress:
             return self._start(slice_, command, ranks)
 
         dialog = ExecDialog(slice_, start, self._cancel, earlier=self._earlier)
-        self._context.push_screen(dialog, lambda _: self._cancel())
+        self._app.push_screen(dialog, lambda _: self._cancel())
 
     def _with_slice(
         self, target: Slice | RunDirectory | None, name: str, then: Callable[[Slice | None], None]
@@ -88,24 +88,24 @@ class RemoteShell:
         run = target.run
 
         async def find() -> None:
-            then(await self._context.operator.slices.get(run.slice_path))
+            then(await self._app.operator.slices.get(run.slice_path))
 
-        self._context.tasks.start(f"{name}: find {run.slice}", find(), self._context.show_error)
+        self._app.tasks.start(f"{name}: find {run.slice}", find(), self._app.show_error)
 
     def _start(self, slice_: Slice, command: str, ranks: Sequence[int]) -> ExecProgress:
         self._earlier = [command, *(old for old in self._earlier if old != command)][:MAX_EARLIER_COMMANDS]
-        progress = ExecProgress(slice_, command, ranks, self._context.store.clock())
-        self._context.tasks.start(EXEC, self._execute(progress))
+        progress = ExecProgress(slice_, command, ranks, self._app.store.clock())
+        self._app.tasks.start(EXEC, self._execute(progress))
         return progress
 
     def _cancel(self) -> None:
-        self._context.tasks.cancel(EXEC)
+        self._app.tasks.cancel(EXEC)
 
     async def _execute(self, progress: ExecProgress) -> None:
         """Run the command; if it is cancelled, the progress keeps the output so far."""
         argv = ("sh", "-c", progress.command)
         problem: TpuTuiError | None = None
-        slices = self._context.operator.slices
+        slices = self._app.operator.slices
         answering = slices.execute(progress.slice, argv, progress.ranks, on_output=progress.record_output)
         try:
             async with contextlib.aclosing(answering):

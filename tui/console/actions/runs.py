@@ -1,4 +1,4 @@
-"""Actions on runs: open, stop, report, and make sure that each live run has a keeper."""
+"""Actions on runs: stop, report, announce their ends, and make sure that each live run has a keeper."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tui.console.data.ongoing_work import StopProgress
-from tui.console.data.run_feed import RunFeed
 from tui.console.data.tasks import to_problem
 from tui.console.render.freshness import is_unattended
-from tui.console.screens.run import ActingRunScreen, RunScreen
 from tui.console.screens.stop import StopDialog
-from tui.errors import TpuTuiError
 from tui.operator.run_watcher import CATCH_UP_INTERVAL_S, MirrorCatchUp
 from tui.pod.run import RunState
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
 
-    from tui.console.context import ConsoleContext
-    from tui.logs.dialects.dialect import Dialect
+    from tui.console.base_app import BaseApp
     from tui.logs.saved_log import SavedLog
     from tui.operator import RunDirectory, RunStatus
 
@@ -34,88 +30,62 @@ NO_RUN = "No run selected"
 
 
 class RunActions:
-    """Show, stop and report runs; start keepers that are missing; announce the ends of runs."""
+    """Stop and report runs; start keepers that are missing; announce the ends of runs."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
+    def __init__(self, app: BaseApp) -> None:
+        self._app = app
         self._keeper_pauses: dict[str, tuple[float, float]] = {}
         """By run ID: when a keeper may be started again (the store's clock), and the pause after that."""
         self._live_ids: frozenset[str] = frozenset()
         """The listed runs that had not ended at the last look."""
 
-    def open(self, directory: RunDirectory | None, pane: str = "cores") -> None:
-        """Show a run; start a keeper if it has none."""
-        context = self._context
-        if directory is None:
-            context.notify(NO_RUN, timeout=3)
-            return
-        screen = RunScreen if context.read_only or directory.foreign else ActingRunScreen
-        feed = RunFeed(directory, dialects=self._dialects(), thresholds=context.operator.settings.thresholds)
-        context.push_screen(screen(feed, at=pane))
-        if directory.foreign is not None:
-            context.notify(directory.foreign.sentence, severity="warning", timeout=12)
-        self.ensure_keeper(directory)
+    def take(self, statuses: Sequence[RunStatus], shown: str) -> None:
+        """Take the listed runs: start missing keepers, and announce each run that has ended since the last call.
 
-    def _dialects(self) -> tuple[Dialect, ...]:
-        """Return the profile's dialects; none if one of them cannot be read, which is shown."""
-        try:
-            return self._context.operator.logs.dialects
-        except TpuTuiError as error:
-            self._context.show_error(error)
-            return ()
-
-    def leave(self) -> bool:
-        """Go back to the pod screen; return False where the run is all there is."""
-        has_pod = len(self._context.screen_stack) > 1
-        if has_pod:
-            self._context.pop_screen()
-        return has_pod
-
-    def take(self, statuses: Sequence[RunStatus]) -> None:
-        """Take the listed runs: start missing keepers, and announce each run that has ended since the last call."""
+        `shown` is the ID of the run on the screen, if there is one.
+        """
         self.restart_missing_keepers(statuses)
         ended = [status for status in statuses if status.state.is_over and status.run.id in self._live_ids]
         self._live_ids = frozenset(status.run.id for status in statuses if not status.state.is_over)
         for status in ended:
             if status.state is not RunState.STOPPED:
-                self._announce_end(status)
+                self._announce_end(status, shown)
 
-    def _announce_end(self, status: RunStatus) -> None:
+    def _announce_end(self, status: RunStatus, shown: str) -> None:
         """Ring the bell for a run that has ended; show how it ended if its screen is not open."""
-        self._context.bell()
-        screen = self._context.screen
-        if isinstance(screen, RunScreen) and screen.feed.title == status.run.id:
+        self._app.bell()
+        if shown == status.run.id:
             return
         text = ": ".join(filter(None, (f"{status.run.id} {status.state}", status.short_cause)))
         severity: SeverityLevel = "information" if status.state is RunState.SUCCEEDED else "error"
-        self._context.notify(text, severity=severity, timeout=30)
+        self._app.notify(text, severity=severity, timeout=30)
 
     # --- keepers --------------------------------------------------------------------------------------------------
 
     def restart_missing_keepers(self, statuses: Sequence[RunStatus]) -> None:
         """Start keepers for listed runs that lost theirs, one after the other."""
         now = time.time()
-        if self._context.read_only or not any(is_unattended(status, now) for status in statuses):
+        if self._app.read_only or not any(is_unattended(status, now) for status in statuses):
             return
         for status in statuses:
-            if self._context.tasks.running(KEEPER_TASK):
+            if self._app.tasks.running(KEEPER_TASK):
                 return
             if is_unattended(status, now) and self._may_start_keeper(status.run.id):
-                directory = self._context.open_directory(status.run.id)
+                directory = self._app.open_directory(status.run.id)
                 if directory is None or directory.foreign is not None:
                     self._pause_keeper_starts(status.run.id)
                 else:
                     self.ensure_keeper(directory)
 
     def _may_start_keeper(self, run_id: str) -> bool:
-        now = self._context.store.clock()
+        now = self._app.store.clock()
         is_due = now >= self._keeper_pauses.get(run_id, (now, 0.0))[0]
-        return is_due and not self._context.tasks.is_running(KEEPER_TASK + run_id)
+        return is_due and not self._app.tasks.is_running(KEEPER_TASK + run_id)
 
     def _pause_keeper_starts(self, run_id: str) -> None:
         """Start no keeper for a run until a pause is over, twice as long as the one before."""
         pause = self._keeper_pauses.get(run_id, (0.0, MIN_KEEPER_PAUSE_S))[1]
-        self._keeper_pauses[run_id] = self._context.store.clock() + pause, min(2 * pause, MAX_KEEPER_PAUSE_S)
+        self._keeper_pauses[run_id] = self._app.store.clock() + pause, min(2 * pause, MAX_KEEPER_PAUSE_S)
 
     def ensure_keeper(self, directory: RunDirectory) -> None:
         """Start a keeper for a run that has none, and not again before some time has passed.
@@ -123,24 +93,24 @@ class RunActions:
         A read-only console copies the logs itself instead, until `stop_catch_up`; a run that is only read stays as
         it is.
         """
-        context = self._context
+        app = self._app
         if directory.foreign is not None:
             return
-        if context.read_only:
+        if app.read_only:
             name = f"catch up {directory.id}"
-            if not context.tasks.is_running(name):
-                context.tasks.start(name, self._catch_up(directory), context.show_error)
+            if not app.tasks.is_running(name):
+                app.tasks.start(name, self._catch_up(directory), app.show_error)
         elif self._may_start_keeper(directory.id):
             self._pause_keeper_starts(directory.id)
-            context.tasks.start(KEEPER_TASK + directory.id, self._start_keeper(directory), context.show_error)
+            app.tasks.start(KEEPER_TASK + directory.id, self._start_keeper(directory), app.show_error)
 
     async def _start_keeper(self, directory: RunDirectory) -> None:
-        if await self._context.operator.runs.ensure_keeper(directory):
-            self._context.notify(f"{directory.id} had no keeper; one was started", timeout=4)
+        if await self._app.operator.runs.ensure_keeper(directory):
+            self._app.notify(f"{directory.id} had no keeper; one was started", timeout=4)
 
     async def _catch_up(self, directory: RunDirectory) -> None:
         """Copy a run's new log bytes now and then while it has no keeper and more may come."""
-        runs, errors = self._context.operator.runs, self._context.ongoing.catch_up_errors
+        runs, errors = self._app.operator.runs, self._app.ongoing.catch_up_errors
         async with MirrorCatchUp(runs, directory) as catch_up:
             while not ((status := runs.status_of(directory)).is_whole or catch_up.is_complete):
                 if await catch_up.poll(status):
@@ -151,52 +121,52 @@ class RunActions:
 
     def stop_catch_up(self, directory: RunDirectory) -> None:
         """Stop copying logs of a run whose screen was left."""
-        self._context.tasks.cancel(f"catch up {directory.id}")
-        self._context.ongoing.catch_up_errors.pop(directory.id, None)
+        self._app.tasks.cancel(f"catch up {directory.id}")
+        self._app.ongoing.catch_up_errors.pop(directory.id, None)
 
     # --- stop and report ------------------------------------------------------------------------------------------
 
     def stop(self, directory: RunDirectory | None) -> None:
         """Ask, then stop a run; show a stop that is already in progress."""
-        context = self._context
+        app = self._app
         if directory is None:
-            context.notify(NO_RUN, timeout=3)
+            app.notify(NO_RUN, timeout=3)
             return
-        progress = context.ongoing.stops.get(directory.id)
-        state = context.operator.runs.status_of(directory).state
+        progress = app.ongoing.stops.get(directory.id)
+        state = app.operator.runs.status_of(directory).state
         if progress is None and state.is_over and state is not RunState.LOST:
-            context.notify(f"{directory.id} has already ended", timeout=4)
+            app.notify(f"{directory.id} has already ended", timeout=4)
             return
-        context.push_screen(StopDialog(directory.run, lambda: self._start_stop(directory), progress))
+        app.push_screen(StopDialog(directory.run, lambda: self._start_stop(directory), progress))
 
     def _start_stop(self, directory: RunDirectory) -> StopProgress:
-        context = self._context
-        progress = StopProgress(directory.run, context.store.clock())
-        context.ongoing.stops[directory.id] = progress
-        context.tasks.start(f"stop {directory.id}", self._stop(directory, progress))
+        app = self._app
+        progress = StopProgress(directory.run, app.store.clock())
+        app.ongoing.stops[directory.id] = progress
+        app.tasks.start(f"stop {directory.id}", self._stop(directory, progress))
         return progress
 
     async def _stop(self, directory: RunDirectory, progress: StopProgress) -> None:
         try:
-            async for answer in self._context.operator.runs.stop(directory, grace=directory.run.job.grace):
+            async for answer in self._app.operator.runs.stop(directory, grace=directory.run.job.grace):
                 progress.answers[answer.worker] = answer
         except Exception as error:
             progress.problem = to_problem(error, f"stop {directory.id}")
         finally:
             progress.done = True
-            self._context.ongoing.stops.pop(directory.id, None)
-        self._context.notify(f"{directory.id}: {progress.summary}", timeout=6)
+            self._app.ongoing.stops.pop(directory.id, None)
+        self._app.notify(f"{directory.id}: {progress.summary}", timeout=6)
 
     def report(self, source: RunDirectory | SavedLog | None) -> None:
         """Write a report: a run's into its own directory, a saved log's into the current one."""
         if source is None:
-            self._context.notify(NO_RUN, timeout=3)
+            self._app.notify(NO_RUN, timeout=3)
             return
-        self._context.notify("Writing the report…", timeout=2)
-        self._context.tasks.start("report", self._report(source), self._context.show_error)
+        self._app.notify("Writing the report…", timeout=2)
+        self._app.tasks.start("report", self._report(source), self._app.show_error)
 
     async def _report(self, source: RunDirectory | SavedLog) -> None:
-        files = await self._context.operator.reports.write(source, REPORT_FORMATS)
+        files = await self._app.operator.reports.write(source, REPORT_FORMATS)
         names = ", ".join(path.name for path in files)
         directory = files[0].parent.absolute() if files else ""
-        self._context.notify(f"{names} in {directory}", timeout=6)
+        self._app.notify(f"{names} in {directory}", timeout=6)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tui.console.screens.dialog import Dialog, SecretDialog, TrustDialog
 
 if TYPE_CHECKING:
-    from tui.console.context import ConsoleContext
+    from tui.console.base_app import BaseApp
 
 Answer = TypeVar("Answer")
 
@@ -16,8 +16,8 @@ Answer = TypeVar("Answer")
 class DialogPrompter:
     """The console's answer to `tui.ssh`'s questions."""
 
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
+    def __init__(self, app: BaseApp) -> None:
+        self._app = app
         self._turn = asyncio.Lock()
         self._trust_all = False
 
@@ -43,7 +43,7 @@ class DialogPrompter:
             if not answer.done():
                 answer.set_result(value)
 
-        self._context.push_screen(dialog, answered)
+        self._app.push_screen(dialog, answered)
         try:
             return await answer
         except asyncio.CancelledError:

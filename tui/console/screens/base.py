@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import events
+from textual import events, getters
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
-from tui.console.context import get_context
-from tui.console.intents import EquivalentsRequested, ReportRequested, TextRequested
+from tui.console.base_app import BaseApp
+from tui.console.screens.breakpoints import FRAMELESS, MIN_FRAMED_ROWS, NARROW, NORMAL, SHORT, TALL, WIDE
+from tui.console.screens.dialog import TextDialog
+from tui.console.screens.help import format_help, list_bindings
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.tables.line_table import LineTable
 
 if TYPE_CHECKING:
-    from tui.console.context import ConsoleContext
+    from tui.console.actions.app import Actions
     from tui.logs.saved_log import SavedLog
     from tui.operator import RunDirectory
     from tui.pod.slice import Slice
 
-NARROW, NORMAL, WIDE = "-narrow", "-normal", "-wide"
-SHORT, TALL = "-short", "-tall"
-FRAMELESS, MIN_FRAMED_ROWS = "-frameless", 14
-"""Rows of a screen below which frames would leave too few rows inside."""
-
+DIALOG_FRAME_COLUMNS = 12
+"""Columns of the screen that a dialog leaves to its frame and to what is behind it."""
+MAX_HELP_COLUMNS = 102
+"""Columns of text in the dialog of keys on a wide screen."""
 REMOTE_SHELL_BINDINGS: tuple[BindingType, ...] = (
     Binding("s", "shell", "Shell", tooltip="Shell on the worker", id="shell"),
     Binding("exclamation_mark", "execute", "Exec", key_display="!", tooltip="Exec on all workers", id="exec"),
 )
-
-
-def apply_breakpoints(screen: Screen[Any]) -> None:
-    """Give a screen the classes of its breakpoints before its first layout: Textual does after it, and all jumps."""
-    size = screen.app.size
-    for points, extent in ((screen.HORIZONTAL_BREAKPOINTS, size.width), (screen.VERTICAL_BREAKPOINTS, size.height)):
-        chosen = max((point for point in points or () if point[0] <= extent), default=(0, ""))[1]
-        for _, name in points or ():
-            screen.set_class(name == chosen, name)
-    screen.set_class(size.height < MIN_FRAMED_ROWS, FRAMELESS)
-
-
-def is_on_top(screen: Screen[Any]) -> bool:
-    """Return whether this screen gets the keys. (Textual also calls a screen behind a dialog current.)"""
-    return screen in screen.app.screen_stack[-1:]
 
 
 class MainScreen(Screen[None]):
@@ -64,20 +50,21 @@ class MainScreen(Screen[None]):
             tooltip="Commands: search all actions",
             id="palette",
         ),
-        Binding("question_mark", "app.show_help", "Help", key_display="?", id="help"),
+        Binding("question_mark", "show_help", "Help", key_display="?", id="help"),
         Binding("e", "export", "Export", tooltip="Export a report of the run", id="export"),
         Binding("d", "describe", "Describe", tooltip="Describe: show all details", id="describe"),
         Binding("y", "equivalents", "As command", tooltip="As command: what keys do here, to copy", id="equivalents"),
         Binding("q", "app.ask_quit", "Quit", tooltip="Quit; asks first", id="quit"),
     ]
 
+    app = getters.app(BaseApp)
     ready = False
     """Whether the screen can be drawn."""
 
     @property
-    def console(self) -> ConsoleContext:
-        """Return what the console offers to its screens."""
-        return get_context(self.app)
+    def actions(self) -> Actions:
+        """Return what keys do."""
+        return cast("Actions", self.app.actions)
 
     def on_resize(self, event: events.Resize) -> None:
         """Drop the frames on a very low screen."""
@@ -130,18 +117,24 @@ class MainScreen(Screen[None]):
 
     def action_export(self) -> None:
         """Write a report of the run."""
-        self.console.perform(ReportRequested(self.reportable()))
+        self.actions.runs.report(self.reportable())
 
     def action_equivalents(self) -> None:
         """Show the commands that do in a shell what keys do here."""
         worker = self.chosen_worker() if self.chosen_slice() is None else None
-        self.console.perform(EquivalentsRequested(self.chosen_slice(), self.chosen_run(), worker))
+        self.actions.show_equivalents(self.chosen_slice(), self.chosen_run(), worker)
+
+    def action_show_help(self) -> None:
+        """Show every key of the screen."""
+        panes = {type(widget): widget for widget in self.focus_chain if list_bindings(widget)}
+        width = min(self.size.width - DIALOG_FRAME_COLUMNS, MAX_HELP_COLUMNS)
+        self.app.push_screen(TextDialog("keys", format_help(self, panes.values(), width)))
 
     def action_describe(self) -> None:
         """Show everything known about the item under the cursor."""
         title, text = self.description()
         if text:
-            self.console.perform(TextRequested(title, text))
+            self.app.push_screen(TextDialog(title, text))
         else:
             self.notify(title, timeout=3)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.text import Text
-from textual import events
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -14,15 +14,12 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from tui.console.context import get_context
+from tui.console.base_app import BaseApp
 from tui.console.render.safe_text import escape_line, escape_lines
-from tui.console.screens.base import apply_breakpoints, is_on_top
+from tui.console.screens.breakpoints import apply_breakpoints
 
 if TYPE_CHECKING:
     from textual.widgets.button import ButtonVariant
-
-    from tui.console.context import ConsoleContext
-
 
 Answer = TypeVar("Answer")
 
@@ -42,6 +39,9 @@ class Dialog(ModalScreen[Answer]):
         Binding("right,down", "app.focus_next", "Next", show=False, id="dialog.next"),
         Binding("ctrl+y", "copy_equivalent", "Copy the command", show=False, id="dialog.copy", priority=True),
     ]
+    BUTTONS: ClassVar[Sequence[tuple[str, str, ButtonVariant]]] = (("leave", "Close", "default"),)
+    """ID, label and variant of the answers, the harmless one first. A button runs the action that its ID names."""
+    app = getters.app(BaseApp)
     PAGED: ClassVar[str] = "#reading"
     """What `action_page` scrolls."""
     default_answer: Answer | None = None
@@ -59,8 +59,8 @@ class Dialog(ModalScreen[Answer]):
         return [Static(make_plain_text(self._text), markup=False)]
 
     def buttons(self) -> Sequence[Button]:
-        """Return the answers, the harmless one first."""
-        return [Button("Close", id="leave")]
+        """Return the answers."""
+        return [Button(label, id=name, variant=variant) for name, label, variant in self.BUTTONS]
 
     def compose(self) -> ComposeResult:
         """Lay out the frame with its content."""
@@ -73,11 +73,6 @@ class Dialog(ModalScreen[Answer]):
             yield from self.body()
             with Horizontal(id="buttons"):
                 yield from self.buttons()
-
-    @property
-    def console(self) -> ConsoleContext:
-        """Return what the console offers to its screens."""
-        return get_context(self.app)
 
     def equivalent(self) -> str:
         """Return the command that does the same in a shell; empty if there is none."""
@@ -99,7 +94,7 @@ class Dialog(ModalScreen[Answer]):
 
         Textual's `dismiss` removes the top screen, whichever that is.
         """
-        if is_on_top(self):
+        if self.app.is_on_top(self):
             self.dismiss(answer)
         elif self.is_open:
             self._owed = (answer,)
@@ -118,22 +113,18 @@ class Dialog(ModalScreen[Answer]):
         paged = self.query_one(self.PAGED)
         paged.scroll_relative(y=by * max(1, paged.size.height - 1), animate=False)
 
-    def on_button_pressed(self, event: Button.Pressed) -> None:
-        """Leave, or pass another button to the dialog."""
-        if event.button.id == "leave":
-            self.action_leave()
-        else:
-            self.answered(event.button.id or "")
-
-    def answered(self, button: str) -> None:
-        """Handle a button other than the one that leaves."""
+    async def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Run the button's action."""
+        await self.run_action(str(event.button.id))
 
 
 class LiveDialog(Dialog[Answer]):
     """A dialog that shows progress: drawn on the app's tick, like a main screen."""
 
-    ready = False
-    """Whether the dialog can be drawn."""
+    @property
+    def ready(self) -> bool:
+        """Return whether the dialog can be drawn."""
+        return self.is_mounted
 
     def tick(self) -> None:
         """Show what is new."""
@@ -177,20 +168,14 @@ class SecretDialog(Dialog["str | None"]):
 
     TITLE = "login"
     AUTO_FOCUS = "#secret"
+    BUTTONS = (("leave", "Cancel", "default"), ("use", "Log in", "primary"))
 
     def body(self) -> Sequence[Widget]:
         """Return the question and a field that hides its content."""
         return [*super().body(), Input(password=True, id="secret")]
 
-    def buttons(self) -> Sequence[Button]:
-        """Return the answers, Cancel first."""
-        return [Button("Cancel", id="leave"), Button("Log in", id="use", variant="primary")]
-
-    def on_input_submitted(self) -> None:
-        """Answer with the field's content."""
-        self.leave_with(self.query_one(Input).value)
-
-    def answered(self, button: str) -> None:  # noqa: ARG002
+    @on(Input.Submitted)
+    def action_use(self) -> None:
         """Answer with the field's content."""
         self.leave_with(self.query_one(Input).value)
 
@@ -199,6 +184,11 @@ class TrustDialog(Dialog[str]):
     """Shows an unknown host key; answers `yes`, `all` (in this session) or `no`."""
 
     TITLE = "unknown host key"
+    BUTTONS = (
+        ("leave", "Refuse", "default"),
+        ("trust", "Trust", "warning"),
+        ("trust_all", "Trust all in this session", "warning"),
+    )
     default_answer = "no"
 
     def __init__(self, worker: str, key_type: str, fingerprint: str) -> None:
@@ -207,32 +197,25 @@ class TrustDialog(Dialog[str]):
             "Trust it only if it is the key you expect. Trusted keys are saved in tpu-tui's known_hosts."
         )
 
-    def buttons(self) -> Sequence[Button]:
-        """Return the answers: refuse, trust this key, trust all keys from now on."""
-        return [
-            Button("Refuse", id="leave"),
-            Button("Trust", id="yes", variant="warning"),
-            Button("Trust all in this session", id="all", variant="warning"),
-        ]
+    def action_trust(self) -> None:
+        """Trust this key."""
+        self.leave_with("yes")
 
-    def answered(self, button: str) -> None:
-        """Answer with the button's name."""
-        self.leave_with(button)
+    def action_trust_all(self) -> None:
+        """Trust all keys from now on."""
+        self.leave_with("all")
 
 
 class WaitDialog(Dialog[None], inherit_bindings=False):
     """Shows what the console waits for, and keeps keys that are typed meanwhile for the next dialog."""
 
     AUTO_FOCUS = ""
+    BUTTONS = (("leave", "Cancel", "default"),)
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Back", id="wait.leave")]
 
     def __init__(self, title: str, text: str) -> None:
         super().__init__(text, title=title)
         self.typed: list[events.Key | events.Paste] = []
-
-    def buttons(self) -> Sequence[Button]:
-        """Return the button that cancels."""
-        return [Button("Cancel", id="leave")]
 
     def on_key(self, event: events.Key) -> None:
         """Keep the key, except the one that leaves."""
@@ -252,16 +235,11 @@ class QuitDialog(Dialog[bool]):
     TITLE = "quit"
     AUTO_FOCUS = "#quit"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,y", "quit", "Quit", show=False)]
-    QUIT_VARIANT: ClassVar[ButtonVariant] = "primary"
+    BUTTONS: ClassVar[Sequence[tuple[str, str, ButtonVariant]]] = (
+        ("leave", "Stay", "default"),
+        ("quit", "Quit", "primary"),
+    )
     default_answer = False
-
-    def buttons(self) -> Sequence[Button]:
-        """Return the two answers, Stay first."""
-        return [Button("Stay", id="leave"), Button("Quit", id="quit", variant=self.QUIT_VARIANT)]
-
-    def answered(self, button: str) -> None:  # noqa: ARG002
-        """Quit."""
-        self.action_quit()
 
     def action_quit(self) -> None:
         """Answer that the console quits."""
@@ -272,4 +250,4 @@ class LossyQuitDialog(QuitDialog):
     """As `QuitDialog`, but Enter stays: quitting would lose something."""
 
     AUTO_FOCUS = "#leave"
-    QUIT_VARIANT: ClassVar[ButtonVariant] = "error"
+    BUTTONS = (("leave", "Stay", "default"), ("quit", "Quit", "error"))

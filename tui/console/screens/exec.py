@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
+from textual import on
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Button, Input, Label, Static
+from textual.widgets import Input, Label, Static
 
 from tui.console.render.exec_output import make_output_lines
 from tui.console.render.safe_text import escape_line
@@ -58,6 +59,7 @@ class ExecDialog(LiveDialog[None]):
     """A command, its workers, and their output. `begin` starts the command, `give_up` cancels it."""
 
     AUTO_FOCUS = "#command"
+    BUTTONS = (("leave", "Close", "default"), ("run", "Run", "primary"))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("pageup", "page(-1)", "Scroll the output", show=False, id="exec.page_up", priority=True),
         Binding("pagedown", "page(1)", "Scroll the output", show=False, id="exec.page_down", priority=True),
@@ -96,23 +98,7 @@ class ExecDialog(LiveDialog[None]):
         command = self._command.value.strip() or (self._execution.command if self._execution else "COMMAND")
         option = () if workers in ("", "all") else ("--worker", workers)
         arguments = ("exec", self._slice.path, *option, "--", "sh", "-c", command)
-        return command_line(self.console.operator.settings, *arguments)
-
-    def buttons(self) -> Sequence[Button]:
-        """Return the buttons, Close first."""
-        return [Button("Close", id="leave"), Button("Run", id="run", variant="primary")]
-
-    def on_mount(self) -> None:
-        """Begin to draw."""
-        self.ready = True
-
-    def on_input_submitted(self) -> None:
-        """Run the command."""
-        self._run()
-
-    def answered(self, button: str) -> None:  # noqa: ARG002
-        """Run the command."""
-        self._run()
+        return command_line(self.app.operator.settings, *arguments)
 
     def action_leave(self) -> None:
         """Cancel a running command, else leave."""
@@ -121,7 +107,9 @@ class ExecDialog(LiveDialog[None]):
         else:
             super().action_leave()
 
-    def _run(self) -> None:
+    @on(Input.Submitted)
+    def action_run(self) -> None:
+        """Run the command."""
         command = self._command.value.strip()
         if not command:
             return
@@ -144,7 +132,7 @@ class ExecDialog(LiveDialog[None]):
         """Show new output, and count the seconds."""
         if self._execution is None:
             return
-        now = self.console.store.clock()
+        now = self.app.store.clock()
         mark = (self._execution.revision, 0 if self._execution.done else int(now - self._execution.begun))
         if mark != self._shown:
             self._shown = mark

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from itertools import zip_longest
+from typing import Any
 
 from textual.binding import Binding
 from textual.dom import DOMNode
@@ -71,7 +72,7 @@ def list_bindings(node: DOMNode) -> list[Binding]:
     return list(bindings.values())
 
 
-def format_help(screen: Screen[object], widgets: Iterable[Widget], width: int = 0) -> str:
+def format_help(screen: Screen[Any], widgets: Iterable[Widget], width: int = 0) -> str:
     """Return all keys of a screen and its panes; the keys that Textual binds on every screen come last.
 
     In two columns if `width` has room for them; narrower on the width of a phone.
@@ -91,7 +92,7 @@ def format_help(screen: Screen[object], widgets: Iterable[Widget], width: int = 
     return "\n".join(_side_by_side(lines, width)) + f"\n\n{HELP_NOTES}"
 
 
-def _list_active(node: Screen[object] | Widget) -> list[Binding]:
+def _list_active(node: Screen[Any] | Widget) -> list[Binding]:
     """Return the bindings of a screen or a pane that do something, as this console describes them."""
     return [
         dataclasses.replace(binding, description=TEXTUAL_BINDINGS.get(binding.action, binding.description))

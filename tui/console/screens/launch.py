@@ -46,6 +46,7 @@ class LaunchDialog(FormDialog["str | None"]):
 
     TITLE = "new run"
     AUTO_FOCUS = "#command"
+    BUTTONS = (("leave", "Cancel", "default"), ("plan", "Preview", "primary"), ("launch", "Launch", "success"))
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+r", "plan", "Preview", id="launch.plan", priority=True)]
 
     def __init__(self, draft: LaunchForm) -> None:
@@ -63,14 +64,6 @@ class LaunchDialog(FormDialog["str | None"]):
         example = "what you would type on a worker, e.g. python3 train.py"
         command = CommandLine(shlex.join(draft.job.argv), id="command", earlier=draft.earlier, placeholder=example)
         return [add_label("slice", self._slices()), add_label("command", command)]
-
-    def buttons(self) -> Sequence[Button]:
-        """Return the buttons: Launch is enabled after a preview only."""
-        return [
-            Button("Cancel", id="leave"),
-            Button("Preview", id="plan", variant="primary"),
-            Button("Launch", id="launch", variant="success", disabled=True),
-        ]
 
     def fields(self) -> Iterator[Widget]:
         """Return the options of the run and of its job."""
@@ -94,7 +87,8 @@ class LaunchDialog(FormDialog["str | None"]):
         )
 
     def on_mount(self) -> None:
-        """Show the hint in place of the preview."""
+        """Show the hint in place of the preview, after which alone Launch is enabled."""
+        self.query_one("#launch", Button).disabled = True
         self._show_preview(ASK)
 
     def _show_preview(self, script: str, checks: str = "") -> None:
@@ -151,7 +145,7 @@ class LaunchDialog(FormDialog["str | None"]):
             return ""
         if request is None:
             return ""
-        settings = self.console.operator.settings
+        settings = self.app.operator.settings
         return launch_command(
             settings, request.slice_.path, request.job, request.name, request.sync, skips_checks=self._skips_checks
         )
@@ -177,13 +171,13 @@ class LaunchDialog(FormDialog["str | None"]):
             return
         self._give_up()
         self._show_preview("Preparing the preview… Esc cancels.")
-        self.console.tasks.start(PLAN, self._plan(request), self._failed)
+        self.app.tasks.start(PLAN, self._plan(request), self._failed)
 
     async def _plan(self, request: LaunchRequest) -> None:
-        spec = await self.console.operator.launches.plan(request)
+        spec = await self.app.operator.launches.plan(request)
         self._spec = spec
         note = warn_about_shell(request.job.argv)
-        script = self.console.operator.launches.describe(spec)
+        script = self.app.operator.launches.describe(spec)
         await self._check(request, f"{note}\n\n{script}" if note else script)
         button = self.query_one("#launch", Button)
         button.label = "Launch anyway" if self._skips_checks else "Launch"
@@ -196,7 +190,7 @@ class LaunchDialog(FormDialog["str | None"]):
         rows: list[CheckRow] = []
         due = 0.0
         self._show_plan(script, rows, done=False)
-        async for row in self.console.operator.launches.check(request):
+        async for row in self.app.operator.launches.check(request):
             rows.append(row)
             self._skips_checks = self._skips_checks or row.prevents_launch
             if (now := time.monotonic()) >= due:
@@ -210,7 +204,7 @@ class LaunchDialog(FormDialog["str | None"]):
 
     def _give_up(self) -> None:
         """Cancel the plan and disable Launch."""
-        self.console.tasks.cancel(PLAN)
+        self.app.tasks.cancel(PLAN)
         self._spec = None
         self._skips_checks = False
         self.query_one("#launch", Button).disabled = True
@@ -220,23 +214,21 @@ class LaunchDialog(FormDialog["str | None"]):
         if self.is_open:
             self._show_preview(str(problem))
         else:
-            self.console.show_error(problem)
+            self.app.show_error(problem)
 
     # --- the launch -------------------------------------------------------------------------------------------------
 
-    def answered(self, button: str) -> None:
-        """Preview, or launch what was previewed."""
-        if button == "plan":
-            self.action_plan()
-        elif self._spec is not None:
+    def action_launch(self) -> None:
+        """Launch what was previewed."""
+        if self._spec is not None:
             self.query_one("#launch", Button).disabled = True
             self._show_preview("Starting the run's keeper…")
-            self.console.tasks.start(LAUNCH, self._launch(self._spec, self._sync()), self._failed)
+            self.app.tasks.start(LAUNCH, self._launch(self._spec, self._sync()), self._failed)
 
     async def _launch(self, spec: LaunchSpec, sync: Path | None) -> None:
-        directory = await self.console.operator.launches.start(spec)
+        directory = await self.app.operator.launches.start(spec)
         if sync is not None:
-            self.console.ongoing.code_sources[directory.id] = sync
+            self.app.ongoing.code_sources[directory.id] = sync
         if not self.is_open:
             self.notify(f"{directory.id} was already launched when the dialog closed")
         self.leave_with(directory.id)

@@ -11,20 +11,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 
-from tui.console import intents
 from tui.console.data.pollers import FIGURES, RUNS, SLICES, checks_of, machines_of, workers_of
 from tui.console.data.store import DataSource
 from tui.console.render import pod_rows
 from tui.console.render.describe import format_document
 from tui.console.render.run_summary import list_status_fields
-from tui.console.screens.base import (
-    FRAMELESS,
-    NARROW,
-    REMOTE_SHELL_BINDINGS,
-    MainScreen,
-    apply_breakpoints,
-    is_on_top,
-)
+from tui.console.screens.base import REMOTE_SHELL_BINDINGS, MainScreen
+from tui.console.screens.breakpoints import FRAMELESS, NARROW, apply_breakpoints
+from tui.console.screens.resources import ActingResourcesScreen, ResourcesScreen
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
@@ -112,9 +106,9 @@ class PodScreen(MainScreen):
 
     def tick(self) -> None:
         """Show what the sources have answered since the last tick."""
-        now = self.console.store.clock()
-        self.console.pollers.list_slices()
-        self._headline.show(self.console.headline())
+        now = self.app.store.clock()
+        self.app.pollers.list_slices()
+        self._headline.show(self.app.headline())
         self._take_slices(now)
         chosen = self.chosen_slice()
         self._take_workers(chosen, now)
@@ -123,7 +117,7 @@ class PodScreen(MainScreen):
 
     def _is_new(self, pane: str, now: float, *sources: DataSource[Any]) -> bool:
         """Return whether a pane has new readings to show; also once per second, because their age is shown."""
-        mark = (int(now), *((source, self.console.store.get(source).revision) for source in sources))
+        mark = (int(now), *((source, self.app.store.get(source).revision) for source in sources))
         if self._seen.get(pane) == mark:
             return False
         self._seen[pane] = mark
@@ -132,7 +126,7 @@ class PodScreen(MainScreen):
     def _take_slices(self, now: float) -> None:
         if not self._is_new("slices", now, SLICES):
             return
-        reading = self.console.store.get(SLICES)
+        reading = self.app.store.get(SLICES)
         slices = reading.value or ()
         before, self._slices = self.chosen_slice(), {slice_.path: slice_ for slice_ in slices}
         table = self._tables["slices"]
@@ -141,29 +135,29 @@ class PodScreen(MainScreen):
             self._tab_bar.choose("slices")
         self.set_class(is_empty, EMPTY)
         if is_empty:
-            scope, is_known = self.console.operator.slices.where, not reading.problems
-            has_hosts, can_create = self.console.operator.settings.hosts is not None, not self.console.read_only
+            scope, is_known = self.app.operator.slices.where, not reading.problems
+            has_hosts, can_create = self.app.operator.settings.hosts is not None, not self.app.read_only
             table.set_empty(
                 pod_rows.explain_no_slices(scope, is_known=is_known, has_hosts=has_hosts, can_create=can_create)
             )
         table.show([pod_rows.make_slice_row(slice_) for slice_ in slices])
         chosen = self.chosen_slice()
         if chosen is not None and (before is None or machines_of(before) != machines_of(chosen)):
-            self.console.perform(intents.SliceHighlighted(chosen))
+            self.actions.slices.check_after_pause(chosen)
         self._panes["slices"].show_reading(reading, now, format_count(len(slices), "slice") if slices else "")
 
     def _take_workers(self, chosen: Slice | None, now: float) -> None:
         source = workers_of(chosen)
         if not self._is_new("workers", now, SLICES, source):
             return
-        reading = self.console.store.get(source)
+        reading = self.app.store.get(source)
         self._tables["workers"].set_empty("No slice selected" if chosen is None else "This slice has no workers")
         self._tables["checks"].set_empty(pod_rows.format_check_hint(chosen))
         self._tables["workers"].show(pod_rows.make_worker_rows(chosen, reading.value))
         self._panes["workers"].set_title(f"workers of {chosen.name}" if chosen else "workers")
         note = ""
         if self.has_class(PASSED) and self._checks is not None:
-            note = pod_rows.format_passed(self._checks, self.console.store.get(checks_of(chosen)).age(now))
+            note = pod_rows.format_passed(self._checks, self.app.store.get(checks_of(chosen)).age(now))
             reading = replace(reading, at=None)
         self._panes["workers"].show_reading(reading, now, note)
 
@@ -171,7 +165,7 @@ class PodScreen(MainScreen):
         checks = checks_of(chosen)
         if not self._is_new("checks", now, checks):
             return
-        reading = self.console.store.get(checks)
+        reading = self.app.store.get(checks)
         self._checks = results = digest(reading.value) if reading.value else None
         self._collapse_checks()
         self._tables["checks"].show(pod_rows.make_check_rows(results) if results else [])
@@ -179,7 +173,7 @@ class PodScreen(MainScreen):
 
     def _collapse_checks(self) -> None:
         """Reduce the checks to a line if all have passed, unless the user asked for them; expand them on trouble."""
-        reading = self.console.store.get(checks_of(self.chosen_slice()))
+        reading = self.app.store.get(checks_of(self.chosen_slice()))
         findings = self._checks.findings if self._checks and not (reading.busy or reading.problems) else ()
         has_passed = bool(findings) and all(finding.status == "pass" for finding in findings)
         has_frames = not (self.has_class(NARROW) or self.has_class(FRAMELESS))
@@ -194,13 +188,13 @@ class PodScreen(MainScreen):
     def _take_runs(self, now: float) -> None:
         if not self._is_new("runs", now, RUNS):
             return
-        table, reading = self._tables["runs"], self.console.store.get(RUNS)
+        table, reading = self._tables["runs"], self.app.store.get(RUNS)
         listed = reading.value or ()
-        scope = self.console.operator.runs.scope
+        scope = self.app.operator.runs.scope
         statuses = [status for status in listed if self._shows_every_run or scope.includes(status.run)]
         hidden = hidden_note(len(listed) - len(statuses), "press a to show them")
         self._runs = {status.run.id: status for status in statuses}
-        figures_reading = self.console.store.get(FIGURES)
+        figures_reading = self.app.store.get(FIGURES)
         figures = figures_reading.value or {}
         moment = time.time()
         if reading.at is not None or reading.problems:
@@ -240,7 +234,7 @@ class PodScreen(MainScreen):
     def chosen_run(self) -> RunDirectory | None:
         """Return the run under the cursor."""
         status = self.chosen_status()
-        return None if status is None else self.console.open_directory(status.run.id)
+        return None if status is None else self.app.open_directory(status.run.id)
 
     def choose_slice(self, path: str) -> None:
         """Put the cursor on a slice, if it is listed."""
@@ -275,13 +269,13 @@ class PodScreen(MainScreen):
 
     @on(LineTable.RowOpened)
     def _open(self, event: LineTable.RowOpened) -> None:
-        if not is_on_top(self):
+        if not self.app.is_on_top(self):
             return  # enter, pressed twice at once, opened it already
-        creation = self.console.ongoing.find_creation(self.chosen_slice())
+        creation = self.app.ongoing.find_creation(self.chosen_slice())
         if event.table.id == "runs":
-            self.console.perform(intents.OpenRunRequested(self.chosen_run()))
+            self.app.open_run(self.chosen_run())
         elif event.table.id == "slices" and creation is not None:
-            self.console.perform(intents.CreationRequested(creation.path))
+            self.actions.creating.show(creation.path)
         else:
             self.action_describe()
 
@@ -289,12 +283,12 @@ class PodScreen(MainScreen):
     def _look_closer(self, event: LineTable.RowHighlighted) -> None:
         if event.table.id == "slices":
             self._list_passed_checks(wanted=False)
-            self.console.perform(intents.SliceHighlighted(self.chosen_slice()))
+            self.actions.slices.check_after_pause(self.chosen_slice())
 
     def action_check(self) -> None:
         """Check the chosen slice."""
         self._list_passed_checks(wanted=True)
-        self.console.perform(intents.CheckRequested(self.chosen_slice()))
+        self.actions.slices.check(self.chosen_slice())
         self._show_upper("checks")
         self._tab_bar.choose("checks")
         if self.has_class(NARROW) and any(self._tables[name].has_focus for name in UPPER_PANES):
@@ -302,7 +296,7 @@ class PodScreen(MainScreen):
 
     def action_logs(self) -> None:
         """Open the chosen run at its logs."""
-        self.console.perform(intents.OpenRunRequested(self.chosen_run(), "logs"))
+        self.app.open_run(self.chosen_run(), "logs")
 
     def action_every_run(self) -> None:
         """Show or hide the runs of other projects and hosts files."""
@@ -311,15 +305,15 @@ class PodScreen(MainScreen):
 
     def action_resources(self) -> None:
         """Show what costs money."""
-        self.console.perform(intents.ResourcesRequested())
+        self.app.push_screen(ResourcesScreen() if self.app.read_only else ActingResourcesScreen())
 
     def action_refresh(self) -> None:
         """List the slices at once."""
-        self.console.pollers.refresh()
+        self.app.pollers.refresh()
 
     def action_cancel(self) -> None:
         """Cancel running checks, else clear the pane's filter."""
-        if self.console.pollers.cancel_checks():
+        if self.app.pollers.cancel_checks():
             self.notify("Checks cancelled", timeout=2)
         else:
             self.drop_filter()
@@ -338,7 +332,7 @@ class PodScreen(MainScreen):
             return f"checks of {chosen.name}", self._check_text(chosen)
         if chosen is None:
             return "Nothing selected", ""
-        workers = self.console.store.get(workers_of(chosen)).value or chosen.workers
+        workers = self.app.store.get(workers_of(chosen)).value or chosen.workers
         worker = next((worker for worker in workers if worker.index == self.chosen_worker()), None)
         if focused == "workers" and worker is not None:
             return f"worker {worker.index} of {chosen.path}", format_document(worker.to_json())
@@ -351,7 +345,7 @@ class PodScreen(MainScreen):
         finding = next((finding for finding in findings if pod_rows.get_finding_key(finding) == key), None)
         if results is None or finding is None:
             return "Press c to check it"
-        checked = self.console.store.get(checks_of(chosen)).value or ()
+        checked = self.app.store.get(checks_of(chosen)).value or ()
         return pod_rows.describe_finding(results, finding, checked, self.size.width - 12)
 
 
@@ -374,27 +368,29 @@ class ActingPodScreen(PodScreen):
 
     def action_new_run(self) -> None:
         """Ask what to launch on the chosen slice."""
-        self.console.perform(intents.NewRunRequested(self.chosen_slice()))
+        self.actions.launching.ask_new_run(self.chosen_slice())
 
     def action_new_slice(self) -> None:
         """Show the progress of a slice that is being created, else ask what to create."""
         chosen = self.chosen_slice()
-        creation = self.console.ongoing.creation_to_show(chosen)
-        intent = intents.CreationRequested(creation.path) if creation else intents.NewSliceRequested(chosen)
-        self.console.perform(intent)
+        creation = self.app.ongoing.creation_to_show(chosen)
+        if creation is not None:
+            self.actions.creating.show(creation.path)
+        else:
+            self.actions.creating.ask_new_slice(chosen)
 
     def action_change_slice(self, action: str) -> None:
         """Ask, then start, stop or delete the chosen slice."""
-        self.console.perform(intents.SliceChangeRequested(self.chosen_slice(), action))
+        self.actions.slices.change(self.chosen_slice(), action)
 
     def action_stop_run(self) -> None:
         """Ask, then stop the chosen run."""
-        self.console.perform(intents.StopRunRequested(self.chosen_run()))
+        self.actions.runs.stop(self.chosen_run())
 
     def action_shell(self) -> None:
         """Open a shell on the chosen worker."""
-        self.console.perform(intents.ShellRequested(self.chosen_slice(), self.chosen_worker()))
+        self.actions.remote_shell.open_shell(self.chosen_slice(), self.chosen_worker())
 
     def action_execute(self) -> None:
         """Ask for a command to run on the workers of the chosen slice."""
-        self.console.perform(intents.ExecRequested(self.chosen_slice()))
+        self.actions.remote_shell.ask_command(self.chosen_slice())

@@ -8,12 +8,12 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from tui.console import intents
 from tui.console.data.pollers import RESOURCES
 from tui.console.render.describe import format_document
 from tui.console.render.equivalent_commands import make_command_rows
 from tui.console.render.resource_rows import RESOURCE_COLUMNS, count_resources, make_resource_row
-from tui.console.screens.base import MainScreen, apply_breakpoints, is_on_top
+from tui.console.screens.base import MainScreen
+from tui.console.screens.breakpoints import apply_breakpoints
 from tui.console.screens.equivalents import EquivalentsDialog
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.footer import KeyFooter
@@ -53,16 +53,21 @@ class ResourcesScreen(MainScreen):
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        """Focus the table."""
+        """Focus the table, and begin to list."""
+        self.app.tasks.start(RESOURCES.name, self.app.pollers.list_resources(), self.app.show_error)
         self._table.focus()
         self.ready = True
         self.tick()
 
+    def on_unmount(self) -> None:
+        """List no more. Deletions continue."""
+        self.app.tasks.cancel(RESOURCES.name)
+
     def tick(self) -> None:
         """Show a new listing; once per second also the resources' ages."""
-        now = self.console.store.clock()
-        self._headline.show(self.console.headline())
-        reading = self.console.store.get(RESOURCES)
+        now = self.app.store.clock()
+        self._headline.show(self.app.headline())
+        reading = self.app.store.get(RESOURCES)
         mark = (int(now), reading.revision)
         if mark == self._seen:
             return
@@ -93,27 +98,27 @@ class ResourcesScreen(MainScreen):
 
     def action_equivalents(self) -> None:
         """Show the commands that do in a shell what keys do here."""
-        settings, chosen = self.console.operator.settings, self.chosen_resource()
+        settings, chosen = self.app.operator.settings, self.chosen_resource()
         commands = [("list", command_line(settings, "resources"))]
         if not settings.read_only:
             if chosen is not None:
                 commands.append(("delete", command_line(settings, "resources", "delete", chosen.ref)))
             commands.append(("clean up", command_line(settings, "resources", "delete", "--unused")))
-        self.console.push_screen(EquivalentsDialog(make_command_rows(commands)))
+        self.app.push_screen(EquivalentsDialog(make_command_rows(commands)))
 
     @on(LineTable.RowOpened)
     def _open(self) -> None:
-        if is_on_top(self):
+        if self.app.is_on_top(self):
             self.action_describe()
 
     def action_refresh(self) -> None:
         """List the resources at once."""
-        self.console.pollers.refresh_resources()
+        self.app.pollers.refresh_resources()
 
     def action_back(self) -> None:
         """Clear the filter, else go back to the screen before."""
-        if not self.drop_filter() and is_on_top(self):
-            self.console.perform(intents.ResourcesClosed())
+        if not self.drop_filter() and self.app.is_on_top(self):
+            self.app.pop_screen()
 
 
 class ActingResourcesScreen(ResourcesScreen):
@@ -125,4 +130,4 @@ class ActingResourcesScreen(ResourcesScreen):
 
     def action_delete_resource(self) -> None:
         """Ask for the name of the chosen resource, then delete it."""
-        self.console.perform(intents.ResourceDeletionRequested(self.chosen_resource()))
+        self.actions.resources.delete(self.chosen_resource())

@@ -10,20 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
 
-from tui.console import intents
 from tui.console.data.run_feed import Feed, RunFeed
 from tui.console.render import run_summary
 from tui.console.render.describe import describe_core
 from tui.console.render.freshness import is_live, is_unattended, stale_workers
-from tui.console.screens.base import (
-    NARROW,
-    REMOTE_SHELL_BINDINGS,
-    SHORT,
-    TALL,
-    MainScreen,
-    apply_breakpoints,
-    is_on_top,
-)
+from tui.console.screens.base import REMOTE_SHELL_BINDINGS, MainScreen
+from tui.console.screens.breakpoints import NARROW, SHORT, TALL, apply_breakpoints
+from tui.console.screens.dialog import TextDialog
 from tui.console.screens.run_layout import (
     LayoutInputs,
     divide_height,
@@ -132,7 +125,7 @@ class RunScreen(MainScreen):
         self.ready = False
         self.feed.close()
         if isinstance(self.feed, RunFeed):
-            self.console.perform(intents.RunClosed(self.feed.directory))
+            self.actions.runs.stop_catch_up(self.feed.directory)
 
     # --- data in ------------------------------------------------------------------------------------------------
 
@@ -175,19 +168,19 @@ class RunScreen(MainScreen):
             self._reading = False
 
     def _show_trouble(self, now: float) -> None:
-        problem = self.feed.problem or self.console.ongoing.catch_up_errors.get(self.feed.title)
-        attends, reads = not self.console.read_only, self._is_read_here
+        problem = self.feed.problem or self.app.ongoing.catch_up_errors.get(self.feed.title)
+        attends, reads = not self.app.read_only, self._is_read_here
         self._trouble.show(run_summary.find_problem(self.feed, now, attends=attends, reads=reads, problem=problem))
 
     @property
     def _is_read_here(self) -> bool:
         """Return whether this console copies the run's logs itself, without an error."""
-        return self.console.ongoing.catch_up_errors.get(self.feed.title, self) is None
+        return self.app.ongoing.catch_up_errors.get(self.feed.title, self) is None
 
     def _restart_keeper_if_missing(self, now: float) -> None:
         """Ask for a keeper if the run on the screen lost its own."""
         if is_unattended(self.feed.status, now) and isinstance(self.feed, RunFeed):
-            self.console.perform(intents.KeeperRequested(self.feed.directory))
+            self.actions.runs.ensure_keeper(self.feed.directory)
 
     def _show_cores(self, now: float) -> None:
         unseen = frozenset[int]() if self._is_read_here else stale_workers(self.feed.status, now)
@@ -265,8 +258,10 @@ class RunScreen(MainScreen):
             return
         if self._zoomed:
             self.action_zoom()
+        elif len(self.app.screen_stack) > 1:
+            self.app.pop_screen()
         else:
-            self.console.perform(intents.LeaveRunRequested())
+            self.actions.ask_quit()
 
     def action_zoom(self) -> None:
         """Show the focused pane alone, or all panes again; `1 2 3` bring up the others."""
@@ -311,8 +306,8 @@ class RunScreen(MainScreen):
             core = self._cores.core_at(event.key)
             worker = None if core is None else core.worker
         elif (failed := run_summary.explain_failed_launch(self.feed.status, event.key)) is not None:
-            if is_on_top(self):
-                self.console.perform(intents.TextRequested(*failed))
+            if self.app.is_on_top(self):
+                self.app.push_screen(TextDialog(*failed))
             return
         else:
             worker = event.key if isinstance(event.key, int) else None
@@ -352,16 +347,16 @@ class ActingRunScreen(RunScreen):
 
     def action_stop_run(self) -> None:
         """Ask, then stop this run."""
-        self.console.perform(intents.StopRunRequested(self.chosen_run()))
+        self.actions.runs.stop(self.chosen_run())
 
     def action_new_run(self) -> None:
         """Ask what to launch, with this run's slice and command filled in."""
-        self.console.perform(intents.RepeatRunRequested(self.chosen_run()))
+        self.actions.launching.ask_repeat(self.chosen_run())
 
     def action_shell(self) -> None:
         """Open a shell on the worker of the log that is shown."""
-        self.console.perform(intents.ShellRequested(self.chosen_run(), self.chosen_worker()))
+        self.actions.remote_shell.open_shell(self.chosen_run(), self.chosen_worker())
 
     def action_execute(self) -> None:
         """Ask for a command to run on the workers of the run's slice."""
-        self.console.perform(intents.ExecRequested(self.chosen_run()))
+        self.actions.remote_shell.ask_command(self.chosen_run())

@@ -55,12 +55,13 @@ class StopDialog(ChangeDialog):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("y,x", "begin", "Stop run", show=False, id="stop.begin")]
-    BEGIN = "Stop run (y)"
-    KEEP = "Keep running"
     progress: StopProgress | None
 
     def __init__(self, run: Run, begin: Callable[[], StopProgress], progress: StopProgress | None = None) -> None:
-        super().__init__(_describe(run), begin, progress, title=f"stop {run.id}", command=("stop", run.id))
+        labels = ("Keep running", "Stop run (y)")
+        super().__init__(
+            _describe(run), begin, progress, title=f"stop {run.id}", command=("stop", run.id), labels=labels
+        )
         self._table = RowTable(COLUMNS, id="answers")
         self._table.styles.height = min(len(run.workers), MAX_TABLE_ROWS) + 1
 
@@ -77,7 +78,7 @@ class StopDialog(ChangeDialog):
         """Show new answers, and count the seconds that a worker takes to save."""
         super().tick()
         if self.progress is not None:
-            self._table.show(make_rows(self.progress, self.console.store.clock()))
+            self._table.show(make_rows(self.progress, self.app.store.clock()))
 
 
 def _describe(run: Run) -> str:

@@ -40,7 +40,7 @@ ACTION_ORDER = (
     "change_slice('start')",
 )
 """Actions in the order in which their keys are shown; others come after them."""
-ALL_KEYS_ACTION = "app.show_help"
+ALL_KEYS_ACTION = "show_help"
 """The action whose key has the last place, however little room there is."""
 MORE = "More"
 """The label of that key while some keys are not shown."""

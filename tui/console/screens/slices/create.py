@@ -55,6 +55,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
 
     TITLE = "new slice"
     AUTO_FOCUS = "#name"
+    BUTTONS = (("leave", "Cancel", "default"), ("create", "Create slice", "success"))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "create", "Create the slice", show=False, id="create.create", priority=True)
     ]
@@ -96,10 +97,6 @@ class CreateDialog(FormDialog["SliceRequest"]):
             yield make_field(name, name, text, field.placeholder, field.choices)
         yield Static("", id=f"{name}-note", classes="note", markup=False)
 
-    def buttons(self) -> Sequence[Button]:
-        """Return the buttons, Cancel first."""
-        return [Button("Cancel", id="leave"), Button("Create slice", id="create", variant="success", disabled=True)]
-
     def texts(self) -> dict[str, str]:
         """Return what every field holds."""
         return {name: self.read_field(name) for name in FIELDS}
@@ -107,21 +104,21 @@ class CreateDialog(FormDialog["SliceRequest"]):
     def on_mount(self) -> None:
         """Show the form, and list what the zones offer."""
         self.renew()
-        if self.console.store.get(OFFERS).at is None:
-            self.console.tasks.start(LISTING, self._list_offers(), self._listing_failed)
+        if self.app.store.get(OFFERS).at is None:
+            self.app.tasks.start(LISTING, self._list_offers(), self._listing_failed)
 
     async def _list_offers(self) -> None:
-        listing = await self.console.operator.slices.offers()
-        self.console.store.put(OFFERS, listing.offers, listing.problems)
+        listing = await self.app.operator.slices.offers()
+        self.app.store.put(OFFERS, listing.offers, listing.problems)
         self.renew()
 
     def _listing_failed(self, problem: TpuTuiError) -> None:
-        self.console.store.fail(OFFERS, problem)
+        self.app.store.fail(OFFERS, problem)
         self.renew()
 
     @property
     def _offers(self) -> Sequence[ZoneOffer]:
-        return self.console.store.get(OFFERS).value or ()
+        return self.app.store.get(OFFERS).value or ()
 
     # --- what follows the fields ----------------------------------------------------------------------------------
 
@@ -149,7 +146,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
     def _show_notes(self, texts: Mapping[str, str], reading: FormReading) -> None:
         warnings, refusal = self._warnings(reading), self._refusal
         refused = {"zone": f"{refusal.sentence}; {refusal.remedy}"} if isinstance(refusal, UnknownZone) else {}
-        zones = self.console.operator.settings.zones
+        zones = self.app.operator.settings.zones
         missing = reading.missing if self._insists else ()
         for name in FIELDS:
             field, note = self.query_one(f"#{name}"), self.query_one(f"#{name}-note", Static)
@@ -171,7 +168,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
 
     def _show_commands(self, reading: FormReading) -> None:
         request = reading.request
-        problems = [str(problem) for problem in self.console.store.get(OFFERS).problems]
+        problems = [str(problem) for problem in self.app.store.get(OFFERS).problems]
         if request is None:
             needed = f"Still needed: {', '.join(reading.missing)}."
             self.show_preview(ASK, needed, *problems)
@@ -181,7 +178,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
         counts = ((kind.workers, "worker"), (kind.chips, "chip"), (kind.devices, "core")) if kind else ()
         slices = len(request.slice_names)
         size = ", ".join(format_count(count * slices, noun) for count, noun in counts)
-        settings = self.console.operator.settings
+        settings = self.app.operator.settings
         gcloud = create_command_of_gcloud(request, settings.project or "PROJECT")
         self.show_preview(
             size,
@@ -194,7 +191,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
     def equivalent(self) -> str:
         """Return the command that creates what the form asks for; empty while it is incomplete."""
         request = read_form(self.texts()).request if self.is_mounted else None
-        return create_command(self.console.operator.settings, request) if request else ""
+        return create_command(self.app.operator.settings, request) if request else ""
 
     # --- the check with the API -------------------------------------------------------------------------------------
 
@@ -204,7 +201,7 @@ class CreateDialog(FormDialog["SliceRequest"]):
             return
         if self._timer is not None:
             self._timer.stop()
-        self.console.tasks.cancel(CHECK)
+        self.app.tasks.cancel(CHECK)
         self._checked = reading.request if reading.is_complete else None
         self._verdict, self._refusal = "", None
         if self._checked is not None:
@@ -213,14 +210,14 @@ class CreateDialog(FormDialog["SliceRequest"]):
             self._timer = self.set_timer(CHECK_DELAY_S, lambda: self._check(request))
 
     def _check(self, request: SliceRequest) -> None:
-        self.console.tasks.start(CHECK, self._dry_run(request), self._refuse)
+        self.app.tasks.start(CHECK, self._dry_run(request), self._refuse)
 
     def _refuse(self, problem: TpuTuiError) -> None:
         """Show why the request would be refused, or why it could not be checked."""
         self._judge(f"✗ {problem}", problem if isinstance(problem, UsageError) else None)
 
     async def _dry_run(self, request: SliceRequest) -> None:
-        async for _ in self.console.operator.slices.create(request, dry_run=True):
+        async for _ in self.app.operator.slices.create(request, dry_run=True):
             pass
         self._judge(f"✓ The name is free, and {request.zone} offers this type and version.")
 
@@ -242,16 +239,12 @@ class CreateDialog(FormDialog["SliceRequest"]):
             button.disabled = False
             button.focus()
 
-    def answered(self, button: str) -> None:  # noqa: ARG002
-        """Create: the button was pressed."""
-        self.action_create()
-
     def action_create(self) -> None:
         """Answer with the request, once."""
         request = None if self._is_answered else self._find_complete()
         if request is not None:
             self._is_answered, self.sent = True, self.texts()
-            self.console.tasks.cancel(CHECK)
+            self.app.tasks.cancel(CHECK)
             self.leave_with(request)
 
     def _find_complete(self) -> SliceRequest | None:
@@ -279,5 +272,5 @@ class CreateDialog(FormDialog["SliceRequest"]):
 
     def action_leave(self) -> None:
         """Cancel the check and leave."""
-        self.console.tasks.cancel(CHECK)
+        self.app.tasks.cancel(CHECK)
         super().action_leave()

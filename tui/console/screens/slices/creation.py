@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
@@ -12,7 +12,6 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tui.console.data.listed_lines import ListedLines
-from tui.console.intents import NewSliceRequested
 from tui.console.render.creation import (
     SLICE_COLUMN,
     STATE_COLUMN,
@@ -43,9 +42,10 @@ class CreationDialog(LiveDialog[None]):
         Binding("q", "leave", "Back", show=False),
     ]
 
-    def __init__(self, progress: CreationProgress) -> None:
+    def __init__(self, progress: CreationProgress, ask_new_slice: Callable[[], None]) -> None:
         super().__init__(title=f"create {progress.path}", classes="-scripts" if progress.has_script else "")
         self.progress = progress
+        self._ask_new_slice = ask_new_slice
         node = (SLICE_COLUMN,) if len(progress.request.slice_names) > 1 else ()
         self._table = RowTable((*node, WORKER_COLUMN, STATE_COLUMN), id="startup-workers")
         self._table.stays_on_top = True
@@ -65,19 +65,18 @@ class CreationDialog(LiveDialog[None]):
 
     def equivalent(self) -> str:
         """Return the command that creates the same."""
-        return create_command(self.console.operator.settings, self.progress.request)
+        return create_command(self.app.operator.settings, self.progress.request)
 
     def on_mount(self) -> None:
         """Begin to draw."""
         self._log.open(self._lines)
         self._scripts.display = self._failure.display = False
         self._steps.focus()
-        self.ready = True
         self.tick()
 
     def tick(self) -> None:
         """Show new steps and lines, and count the seconds."""
-        progress, now = self.progress, self.console.store.clock()
+        progress, now = self.progress, self.app.store.clock()
         mark = (progress.revision, 0 if progress.done else int(now - progress.started), self._table.cursor_key)
         if mark != self._shown:
             self._shown = mark
@@ -118,4 +117,4 @@ class CreationDialog(LiveDialog[None]):
     def action_new_slice(self) -> None:
         """Leave, and ask for another slice."""
         self.action_leave()
-        self.console.perform(NewSliceRequested(None))
+        self._ask_new_slice()
