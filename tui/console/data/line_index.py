@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -53,55 +52,64 @@ def clip_line(worker: int | None, begin: bytes, end: bytes, length: int) -> Inde
     return IndexedLine(worker, begin[:cut], length - cut)
 
 
-class LineSource(Protocol):
+class LineSource:
     """What a log pane shows: numbered lines of something that grows."""
 
     @property
     def count(self) -> int:
         """Return the number of known lines, including an unfinished last one."""
+        return self.finished
 
     @property
     def finished(self) -> int:
         """Return the number of whole lines, which no longer change."""
+        raise NotImplementedError
 
     @property
     def behind(self) -> int:
         """Return the number of bytes that are not indexed yet."""
+        return 0
 
     @property
     def size(self) -> int:
         """Return the size in bytes."""
+        raise NotImplementedError
 
-    def advance(self, budget: int) -> bool:
+    def advance(self, budget: int) -> bool:  # noqa: ARG002
         """Index about `budget` more bytes; return whether anything was new."""
+        return False
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Return lines by number; fewer at the end."""
+        raise NotImplementedError
 
     def tail(self, count: int) -> list[IndexedLine]:
         """Return the last lines, indexed or not."""
+        return self.lines(max(0, self.count - count), count)
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Return whole lines from `first`, about `budget` bytes, and the number after the last one."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, if one is open."""
 
 
-class FileLines:
+class FileLines(LineSource):
     """The lines of one append-only file. A file that is not there yet is empty; the unfinished last line counts."""
+
+    size = 0
+    """Bytes of the file, as of the last look."""
+    finished = 0
+    """Lines that end in a newline."""
 
     def __init__(self, path: Path, worker: int | None = None) -> None:
         self.path = path
         self.worker = worker
         self._fd: int | None = None
         self._is_closed = False
-        self.size = 0
-        """Bytes of the file, as of the last look."""
         self.indexed = 0
         """Bytes that were indexed."""
-        self.finished = 0
-        """Lines that end in a newline."""
         self._starts = array("q", [0])
         self._numbers = array("q", [0])
         self._last_start = 0
@@ -235,7 +243,7 @@ class FileLines:
         return os.pread(fd, MAX_SEARCHED_BYTES, offset).partition(b"\n")[0], first + 1
 
 
-class MergedLines:
+class MergedLines(LineSource):
     """Lines of all workers in the order in which they arrived: a line stands where its newline came.
 
     Progress bars and last lines of workers that have ended, which have no newline, stand at the end, by worker.
@@ -358,7 +366,7 @@ class MergedLines:
     def tail(self, count: int) -> list[IndexedLine]:
         """Return the last placed lines; while many are waiting, the last lines of each worker's file."""
         if not self.behind or self.count >= count:
-            return self.lines(max(0, self.count - count), count)
+            return super().tail(count)
         share = max(1, count // max(1, len(self._spools)))
         return [line for spool in self._spools.values() for line in spool.tail(share)][-count:]
 

@@ -11,7 +11,7 @@ MAX_LINES_PER_BLOCK = 256
 """Matches that a search over a filter reads at a time."""
 
 
-class TextFilter:
+class TextFilter(LineSource):
     """The lines of a source that contain a text, whatever the case of its ASCII letters."""
 
     def __init__(self, source: LineSource, text: str) -> None:
@@ -89,10 +89,6 @@ class TextFilter:
         numbers = list(self._found[first : first + count])
         numbers += self._unfinished[max(0, first - whole) : max(0, first + count - whole)]
         return [line for number in numbers for line in self._source.lines(number, 1)]
-
-    def tail(self, count: int) -> list[IndexedLine]:
-        """Return the last matches."""
-        return self.lines(max(0, self.count - count), count)
 
     def block(self, first: int, budget: int) -> tuple[bytes, int]:
         """Return matches from `first`, each with its newline, and the place after the last one."""

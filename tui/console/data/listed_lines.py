@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tui.console.data.line_index import MAX_SHOWN_BYTES, IndexedLine, clip_line
+from tui.console.data.line_index import MAX_SHOWN_BYTES, IndexedLine, LineSource, clip_line
 
 
-class ListedLines:
+class ListedLines(LineSource):
     """A list of lines that is replaced as a whole."""
 
     def __init__(self) -> None:
@@ -18,28 +18,14 @@ class ListedLines:
         self._lines = [line.encode("utf-8", "replace") for line in lines]
 
     @property
-    def count(self) -> int:
-        """Return the number of lines."""
-        return len(self._lines)
-
-    @property
     def finished(self) -> int:
         """Return the number of lines."""
         return len(self._lines)
 
     @property
-    def behind(self) -> int:
-        """Return 0: all lines are known."""
-        return 0
-
-    @property
     def size(self) -> int:
         """Return the size in bytes."""
         return sum(map(len, self._lines))
-
-    def advance(self, budget: int) -> bool:  # noqa: ARG002
-        """Return False: all lines are known."""
-        return False
 
     def lines(self, first: int, count: int) -> list[IndexedLine]:
         """Return lines by number; fewer at the end."""
@@ -48,13 +34,6 @@ class ListedLines:
             for line in self._lines[first : first + count]
         ]
 
-    def tail(self, count: int) -> list[IndexedLine]:
-        """Return the last lines."""
-        return self.lines(max(0, self.count - count), count)
-
     def block(self, first: int, budget: int) -> tuple[bytes, int]:  # noqa: ARG002
         """Return the lines from `first`, and the number after the last one."""
         return b"".join(line + b"\n" for line in self._lines[first:]), self.count
-
-    def close(self) -> None:
-        """Do nothing: no file is open."""

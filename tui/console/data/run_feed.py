@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from tui.console.data.line_index import FileLines, LineSource, MergedLines
@@ -39,67 +39,71 @@ MAX_BLANK_LINES = 2
 """Blank lines among the last lines of a worker that are skipped."""
 
 
-class Feed(Protocol):
+class Feed:
     """One run, or one saved log, as the run screen sees it."""
 
     title: str
-    saved: SavedLog | None
-
-    @property
-    def status(self) -> RunStatus | None:
-        """Return the run's state; None for a saved log."""
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """Return the newest figures of every core; None before anything was read."""
+    saved: SavedLog | None = None
+    status: RunStatus | None = None
+    """The run's state as of the last poll; None for a saved log."""
+    snapshot: Snapshot | None = None
+    """The figures of every core as of the last poll; None before anything was read."""
+    problem: TpuTuiError | None = None
+    """The error that prevents reading, if any."""
 
     @property
     def workers(self) -> Sequence[int]:
         """Return the workers that have a log of their own."""
-
-    @property
-    def problem(self) -> TpuTuiError | None:
-        """Return the error that prevents reading, if any."""
+        raise NotImplementedError
 
     @property
     def is_behind(self) -> bool:
         """Return whether there is more to read than one step takes."""
+        raise NotImplementedError
 
     @property
     def has_caught_up(self) -> bool:
         """Return whether everything present was read once."""
+        raise NotImplementedError
 
     @property
     def progress(self) -> float | None:
         """Return the share of the logs that was read, 0 to 1; None if their size is unknown."""
+        return None
 
     @property
     def newest(self) -> LatestFigures | None:
-        """Return the figures at the ends of the logs while these are read for the first time."""
+        """Return the figures at the ends of the logs while these are read for the first time; None if unknown."""
+        return None
 
     def poll(self) -> bool:
         """Read a little more; return whether there is anything new to show."""
+        raise NotImplementedError
 
     def read(self) -> None:
         """Read a little more between two polls, for logs that grow faster than one step per poll."""
+        raise NotImplementedError
 
     def log(self, which: str) -> LineSource:
         """Return the lines of `merged` or of a worker by its number."""
+        raise NotImplementedError
 
     def add_arrivals(self, source: LineSource) -> None:
-        """Pass what arrived since the last call to a merged source."""
+        """Pass what arrived since the last call to a merged source; a saved log is already in order."""
 
-    def last_lines(self, worker: int, count: int) -> list[bytes]:
-        """Return the last lines of a worker that are not blank, at most `count`."""
+    def last_lines(self, worker: int, count: int) -> list[bytes]:  # noqa: ARG002
+        """Return the last lines of a worker that are not blank, at most `count`; a saved log has no failed worker."""
+        return []
 
     def close(self) -> None:
         """Close files."""
+        raise NotImplementedError
 
 
-class RunFeed:
+class RunFeed(Feed):
     """A run directory, growing or not."""
 
-    saved: SavedLog | None = None
+    is_behind, has_caught_up = False, False
 
     def __init__(
         self, directory: RunDirectory, *, dialects: Sequence[Dialect], thresholds: Mapping[str, float]
@@ -108,18 +112,12 @@ class RunFeed:
         self._dialects = dialects
         self._thresholds = thresholds
         self.title = directory.id
-        self.problem: TpuTuiError | None = None
         self._reader: RunReader | None = None
         self._is_closed = False
-        self.status: RunStatus | None = None
-        """The run's state as of the last poll."""
-        self.snapshot: Snapshot | None = None
-        """The figures of every core as of the last poll."""
         self._events_size = -1
         self._keeper_checked_at = 0.0
         self._snapped = 0.0
         self._grown = False
-        self.is_behind, self.has_caught_up = False, False
         self._glances: FiguresCache | None = None
         self._newest: LatestFigures | None = None
         self._glanced = -math.inf

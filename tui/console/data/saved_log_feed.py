@@ -11,42 +11,30 @@ from typing import IO, TYPE_CHECKING
 
 from tui.console.data.line_index import FileLines, LineSource
 from tui.console.data.line_search import PredicateFilter
-from tui.console.data.run_feed import FIGURES_INTERVAL_S, MERGED
+from tui.console.data.run_feed import FIGURES_INTERVAL_S, MERGED, READ_BUDGET_S, Feed
 from tui.errors import TpuTuiError, UsageError
 from tui.logs.attribution.line_owner import LineOwner
 from tui.logs.demux import Demux
 
 if TYPE_CHECKING:
     from tui.logs.saved_log import SavedLog
-    from tui.logs.snapshot import Snapshot
-    from tui.operator import LatestFigures, RunStatus
-
-SAVED_LOG_READ_BUDGET_S = 0.008
-"""Seconds for which blocks of the file are read in one go."""
 
 
-class SavedLogFeed:
+class SavedLogFeed(Feed):
     """A saved log. A compressed one is unpacked into a temporary file."""
 
-    status: RunStatus | None = None
-    """A saved log has no state."""
-    newest: LatestFigures | None = None
-    """The end of a saved log does not show which worker its lines belong to."""
+    workers: Sequence[int] = ()
+    """The workers that the file names; empty until it was read to its end."""
 
     def __init__(self, log: SavedLog) -> None:
         self.title = log.name
-        self.problem: TpuTuiError | None = log.staleness_error
-        self.saved: SavedLog | None = log
-        self._log = log
+        self.problem = log.staleness_error
+        self.saved = self._log = log
         self._demux = Demux(dialects=log.dialects, thresholds=log.thresholds, xla_dist=log.xla_dist)
         self._blocks: Iterator[bytes] | None = log.blocks()
         self._unpacked: IO[bytes] | None = tempfile.NamedTemporaryFile() if log.is_compressed else None  # noqa: SIM115
-        self.snapshot: Snapshot | None = None
-        """The figures of every core as far as the file was read."""
         self._snapped, self._grown = 0.0, False
         self._owners = LineOwner({}, xla_dist=log.xla_dist)
-        self.workers: Sequence[int] = ()
-        """The workers that the file names; empty until it was read to its end."""
 
     @property
     def path(self) -> Path:
@@ -85,7 +73,7 @@ class SavedLogFeed:
 
     def read(self) -> None:
         """Read some more blocks."""
-        end = time.perf_counter() + SAVED_LOG_READ_BUDGET_S
+        end = time.perf_counter() + READ_BUDGET_S
         try:
             while self._blocks is not None and time.perf_counter() < end:
                 self._grown = True
@@ -124,13 +112,6 @@ class SavedLogFeed:
         if which == MERGED:
             return spool
         return PredicateFilter(spool, lambda line: self._owners.read(line)[0] == int(which))
-
-    def add_arrivals(self, source: LineSource) -> None:
-        """Do nothing: the file is already in order."""
-
-    def last_lines(self, worker: int, count: int) -> list[bytes]:  # noqa: ARG002
-        """Return nothing: a saved log has no failed worker."""
-        return []
 
     def close(self) -> None:
         """Remove what was unpacked."""
