@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import Shell
-from tui.commands import attach_progress
-from tui.commands.attach_progress import EventPrinter, KeeperSupervisor
+from tui.commands import attach
+from tui.commands.attach import EventPrinter, KeeperSupervisor
 from tui.commands.terminal import stdio
 from tui.commands.terminal.output import Output
 from tui.errors import UsageError
@@ -144,7 +144,7 @@ def test_events_of_a_worker_are_reported_in_their_order(capsys: pytest.CaptureFi
 async def test_collected_events_are_reported_soon_and_at_the_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attach_progress, "GROUPING_S", 0.0)
+    monkeypatch.setattr(attach, "GROUPING_S", 0.0)
     run = Run(
         id="night-20260102-000000-aaaa",
         slice="pod",

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tui.commands.attach_progress import KeeperSupervisor, announcing_detach, exit_code, follow
+from tui.commands.attach import KeeperSupervisor, announcing_detach, exit_code, follow
 from tui.commands.parser.argument_types import as_text, directory, integer, seconds, string
 from tui.commands.parser.commands import Commands, Parser
 from tui.commands.terminal.output import Output

@@ -205,7 +205,7 @@ def _write_array(lines: Iterable[Any]) -> bool:
 async def _follow(
     operator: Operator, directory: RunDirectory, args: argparse.Namespace, since: float | None, out: Output
 ) -> None:
-    from tui.commands.attach_progress import EventPrinter
+    from tui.commands.attach import EventPrinter
     from tui.operator import KeeperStatus
 
     await operator.runs.ensure_keeper(directory)

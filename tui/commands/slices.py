@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tui.operator import Operator
     from tui.pod.slice import Slice
 
+_FIELDS = {"type": "accelerator_type", "runtime": "runtime_version"}
+"""The fields of the columns with shorter names."""
 _YES = {
     "delete": "do not ask for the slice's name",
     "start": "accepted for consistency; start never asks",
@@ -61,28 +63,13 @@ async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output
     listing = await operator.slices.list_all()
     if not listing.problems:
         remember_slices(operator.settings, listing.slices)
+    rows = [slice_.to_json() for slice_ in listing.slices]
     if out.as_json:
-        out.document([slice_.to_json() for slice_ in listing.slices])
-    elif listing.slices:
-        out.table(
-            ("name", "zone", "type", "state", "health", "workers", "cores", "runtime", "spot", "created"),
-            [
-                (
-                    slice_.name,
-                    slice_.zone,
-                    slice_.accelerator_type,
-                    slice_.state,
-                    slice_.health,
-                    len(slice_.workers),
-                    slice_.cores,
-                    slice_.runtime_version,
-                    slice_.spot,
-                    slice_.created,
-                )
-                for slice_ in listing.slices
-            ],
-            right=("workers", "cores"),
-        )
+        out.document(rows)
+    elif rows:
+        columns = ("name", "zone", "type", "state", "health", "workers", "cores", "runtime", "spot", "created")
+        cells = [[row[_FIELDS.get(name, name)] for name in columns] for row in rows]
+        out.table(columns, cells, right=("workers", "cores"))
     elif not listing.problems:
         out.note(f"No slices in {operator.slices.where}.")
     code = out.problems(listing.problems)

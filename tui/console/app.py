@@ -52,7 +52,11 @@ log = logging.getLogger(__name__)
 
 
 class ConsoleApp(BaseApp):
-    """See, check, launch, watch and stop; opens on the pod, on one run, or on a saved log."""
+    """See, check, launch, watch and stop; opens on the pod, on one run, or on a saved log.
+
+    `open_run` shows that run first, `replay` only a saved log; `demo` says that the pod ends with the console, and
+    `default_command` is what the launch dialog begins with.
+    """
 
     CSS_PATH = [  # noqa: RUF012 - Textual declares it so
         "app.tcss",
@@ -199,20 +203,9 @@ class ConsoleApp(BaseApp):
         self.actions.ask_quit()
 
 
-def run_console(
-    operator: Operator,
-    *,
-    open_run: RunDirectory | None = None,
-    replay: SavedLog | None = None,
-    demo: bool = False,
-    default_command: Sequence[str] = (),
-) -> int:
-    """Open the console and return its exit code once it is closed; the operator is closed with it.
-
-    `open_run` shows that run first, `replay` only a saved log; `demo` says that the pod ends with the console, and
-    `default_command` is what the launch dialog begins with.
-    """
-    app = ConsoleApp(operator, open_run=open_run, replay=replay, demo=demo, default_command=default_command)
+def run_console(operator: Operator, **options: Any) -> int:
+    """Open the console with the options of `ConsoleApp`; return its exit code once it and the operator are closed."""
+    app = ConsoleApp(operator, **options)
     freeze_existing_objects()
     with redirect_stderr(operator.settings.home):
         app.run()

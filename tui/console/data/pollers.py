@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.aio.timeouts import within
@@ -204,11 +205,6 @@ class Pollers:
         self._read_statuses = {key: status for key, status in self._read_statuses.items() if key in figures}
         return figures
 
-    def try_workers(self, slice_: Slice) -> None:
-        """Connect to every worker of a slice over SSH."""
-        source = workers_of(slice_)
-        self.tasks.start(source.name, self._workers(slice_), lambda problem: self.store.fail(source, problem))
-
     async def _workers(self, slice_: Slice) -> None:
         source = workers_of(slice_)
         self.store.set_busy(source, f"connecting to {format_count(len(slice_.workers), 'worker')}…")
@@ -219,9 +215,8 @@ class Pollers:
 
     def check(self, slice_: Slice) -> None:
         """Connect to a slice's workers and run all checks."""
-        source = checks_of(slice_)
-        self.try_workers(slice_)
-        self.tasks.start(source.name, self._check(slice_), lambda problem: self.store.fail(source, problem))
+        for source, work in ((workers_of(slice_), self._workers), (checks_of(slice_), self._check)):
+            self.tasks.start(source.name, work(slice_), partial(self.store.fail, source))
 
     async def _check(self, slice_: Slice) -> None:
         source = checks_of(slice_)

@@ -6,8 +6,6 @@ import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tui.console.render import state_styles
 from tui.console.render.describe import format_document
 from tui.console.render.finding_lines import find_live_core_problems, format_marks, list_ended_run_findings
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
     from tui.console.data.run_feed import Feed
     from tui.errors import TpuTuiError
-    from tui.logs.core_row import CoreRow
     from tui.logs.snapshot import Snapshot
     from tui.operator import RunStatus, WorkerStatus
 
@@ -274,11 +271,6 @@ def _failed_alike(status: RunStatus, group: Sequence[WorkerStatus], is_in_cause:
     named, first = name_ranks("worker", ranks), group[0]
     line = f"same on {named}" if is_in_cause else f"{named}, {first.phase}: {first.detail}"
     return line + (f" → {first.remedy}" if first.remedy and first.remedy != status.remedy else "")
-
-
-def get_core(snapshot: Snapshot, key: int) -> CoreRow:
-    """Return the core with this row in the history. Raises IndexError if there is none."""
-    return snapshot.row_at(int(np.flatnonzero(snapshot.row == key)[0]))
 
 
 def describe_feed(feed: Feed) -> str:

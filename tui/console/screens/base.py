@@ -14,8 +14,7 @@ from tui.console.screens.breakpoints import FRAMELESS, MIN_FRAMED_ROWS, NARROW, 
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.help import format_help, list_bindings
 from tui.console.widgets.filter_bar import FilterBar
-from tui.console.widgets.log.log_pane import LogPane
-from tui.console.widgets.tables.line_table import LineTable
+from tui.console.widgets.tables.line_view import LineView
 
 if TYPE_CHECKING:
     from tui.console.actions.app import Actions
@@ -90,15 +89,15 @@ class MainScreen(Screen[None]):
         """Return what `e` reports on."""
         return self.chosen_run()
 
-    def filter_target(self) -> LineTable | LogPane | None:
+    def filter_target(self) -> LineView | None:
         """Return the pane that `/` filters: the focused one, or the most useful one."""
         focused = self.focused
-        return focused if isinstance(focused, (LineTable, LogPane)) else None
+        return focused if isinstance(focused, LineView) else None
 
     def drop_filter(self) -> bool:
         """Clear the filter of the focused pane; return whether there was one."""
         target = self.focused
-        if not isinstance(target, (LineTable, LogPane)) or not target.filter_text:
+        if not isinstance(target, LineView) or not target.filter_text:
             return False
         target.set_filter("")
         return True

@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, Label, Select, TextArea
 
 from tui.console.data.launch_form import LaunchForm, label, make_job, option_text, parse_words
+from tui.console.data.pollers import CHECKS_INTERVAL_S
 from tui.console.render.launch_notes import format_checks, format_scaling, warn_about_shell
 from tui.console.render.safe_text import escape_line
 from tui.console.screens.form import SAME_IN_A_SHELL, FormDialog, add_label, make_field
@@ -36,8 +37,6 @@ _IN_ROWS = tuple(name for name, option in LAUNCH_OPTIONS.items() if option.kind 
 """The options of a job with fields of one row."""
 PLAN = "planning the launch"
 LAUNCH = "the launch"
-CHECKS_SHOWN_INTERVAL_S = 0.2
-"""Seconds between two updates while checks run: a large pod answers with thousands of rows."""
 ASK = "Press Enter to preview what will run. Nothing starts yet."
 
 
@@ -195,7 +194,7 @@ class LaunchDialog(FormDialog["str | None"]):
             self._skips_checks = self._skips_checks or row.prevents_launch
             if (now := time.monotonic()) >= due:
                 self._show_plan(script, rows, done=False)
-                due = now + CHECKS_SHOWN_INTERVAL_S
+                due = now + CHECKS_INTERVAL_S
         self._show_plan(script, rows, done=True)
 
     def _show_plan(self, script: str, rows: Sequence[CheckRow], *, done: bool) -> None:

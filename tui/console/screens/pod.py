@@ -22,10 +22,10 @@ from tui.console.screens.resources import ActingResourcesScreen, ResourcesScreen
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
+from tui.console.widgets.tables.line_view import LineView
 from tui.console.widgets.tables.row_table import RowTable, TableRow
 from tui.operator import digest
 from tui.operator.runs import hidden_note
@@ -53,10 +53,10 @@ class PodScreen(MainScreen):
         Binding("dollar_sign", "resources", "Resources", tooltip="Resources: what costs money", id="resources"),
         Binding("r", "refresh", "Refresh slices", show=False, id="refresh"),
         Binding("a", "every_run", "Show or hide runs of other projects", show=False, id="runs.all"),
-        Binding("1", "pane('slices')", "Slices", show=False, id="pane.slices"),
-        Binding("2", "pane('workers')", "Workers", show=False, id="pane.workers"),
-        Binding("3", "pane('checks')", "Checks", show=False, id="pane.checks"),
-        Binding("4", "pane('runs')", "Runs", show=False, id="pane.runs"),
+        *(
+            Binding(f"{number}", f"pane('{name}')", name.capitalize(), show=False, id=f"pane.{name}")
+            for number, name in enumerate((*UPPER_PANES, "runs"), 1)
+        ),
         Binding("escape", "cancel", "Cancel the current task, clear the filter", show=False, id="cancel"),
         Binding("N,S,X,ctrl+d", "refuse_change", show=False),
     ]
@@ -241,7 +241,7 @@ class PodScreen(MainScreen):
         if (row := self._tables["slices"].row_of(path)) is not None:
             self._tables["slices"].action_cursor_to(row)
 
-    def filter_target(self) -> LineTable | LogPane | None:
+    def filter_target(self) -> LineView | None:
         """Return the focused pane, else the runs."""
         return super().filter_target() or self._tables["runs"]
 

@@ -18,9 +18,9 @@ from tui.console.screens.equivalents import EquivalentsDialog
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.line_table import LineTable
+from tui.console.widgets.tables.line_view import LineView
 from tui.console.widgets.tables.row_table import RowTable
 from tui.pod.resources import CloudResource
 from tui.settings.command_line import command_line
@@ -87,7 +87,7 @@ class ResourcesScreen(MainScreen):
         """Return the resource under the cursor."""
         return self._resources.get(str(self._table.cursor_key))
 
-    def filter_target(self) -> LineTable | LogPane | None:
+    def filter_target(self) -> LineView | None:
         """Return the table."""
         return self._table
 

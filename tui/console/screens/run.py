@@ -27,13 +27,13 @@ from tui.console.screens.run_layout import (
 from tui.console.widgets.filter_bar import FilterBar
 from tui.console.widgets.footer import KeyFooter
 from tui.console.widgets.headline import Headline
-from tui.console.widgets.log.log_pane import LogPane
 from tui.console.widgets.panes.chart_panes import ChartPanes
 from tui.console.widgets.panes.cores_pane import CoresPane
 from tui.console.widgets.panes.logs_pane import LogsPane
 from tui.console.widgets.problem_panel import ProblemPanel
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
+from tui.console.widgets.tables.line_view import LineView
 from tui.logs.state.straggler_cost import seconds_per_step
 
 if TYPE_CHECKING:
@@ -60,9 +60,10 @@ class RunScreen(MainScreen):
         Binding("f", "follow", "Follow", tooltip="Follow the end of the log, or stop", id="follow"),
         Binding("left_square_bracket", "log(-1)", "Previous log", key_display="[", show=False, id="log.previous"),
         Binding("right_square_bracket", "log(1)", "Next log", key_display="]", show=False, id="log.next"),
-        Binding("1", "pane('cores')", "Cores", show=False, id="pane.cores"),
-        Binding("2", "pane('charts')", "Charts", show=False, id="pane.charts"),
-        Binding("3", "pane('logs')", "Logs", show=False, id="pane.logs"),
+        *(
+            Binding(f"{number}", f"pane('{name}')", name.capitalize(), show=False, id=f"pane.{name}")
+            for number, name in enumerate(PANES, 1)
+        ),
         Binding("z", "zoom", "Zoom", tooltip="Zoom pane", id="zoom"),
     ]
 
@@ -234,7 +235,7 @@ class RunScreen(MainScreen):
         """Return the run or the saved log."""
         return self.chosen_run() or self.feed.saved
 
-    def filter_target(self) -> LineTable | LogPane | None:
+    def filter_target(self) -> LineView | None:
         """Return the focused pane, else the log."""
         target = super().filter_target()
         return self._logs.log_pane if target is None or target is self._cores.phases else target
@@ -303,7 +304,7 @@ class RunScreen(MainScreen):
     def _open(self, event: LineTable.RowOpened) -> None:
         """Open the log of the worker of a core, or show why its launch failed."""
         if event.table is not self._cores.phases:
-            core = self._cores.core_at(event.key)
+            core = self._cores.cores.core_of(event.key)
             worker = None if core is None else core.worker
         elif (failed := run_summary.explain_failed_launch(self.feed.status, event.key)) is not None:
             if self.app.is_on_top(self):

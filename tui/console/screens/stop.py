@@ -30,12 +30,8 @@ MAX_TABLE_ROWS = 16
 """Workers that are visible at once; the table scrolls to the others."""
 
 
-def make_rows(progress: StopProgress, now: float) -> list[TableRow]:
-    """Return a row for each worker, whether it has answered or not."""
-    return [_make_row(progress, worker.index, worker.name, now) for worker in progress.run.workers]
-
-
-def _make_row(progress: StopProgress, index: int, name: str, now: float) -> TableRow:
+def make_row(progress: StopProgress, index: int, name: str, now: float) -> TableRow:
+    """Return the row of a worker, whether it has answered or not."""
     answer = progress.answers.get(index)
     if answer is None:
         waiting = Cell(f"saving… {format_elapsed(now - progress.started)}", "busy")
@@ -78,7 +74,8 @@ class StopDialog(ChangeDialog):
         """Show new answers, and count the seconds that a worker takes to save."""
         super().tick()
         if self.progress is not None:
-            self._table.show(make_rows(self.progress, self.app.store.clock()))
+            progress, now = self.progress, self.app.store.clock()
+            self._table.show([make_row(progress, worker.index, worker.name, now) for worker in progress.run.workers])
 
 
 def _describe(run: Run) -> str:

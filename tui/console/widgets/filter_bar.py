@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 from textual.widgets import Input
 
+from tui.console.widgets.tables.line_view import LineView
 from tui.console.widgets.text_fields import TextField
-
-
-class Filterable(Protocol):
-    """A widget that can show less than it has."""
-
-    filter_text: str
-
-    def set_filter(self, text: str) -> None:
-        """Show only what matches."""
 
 
 class FilterBar(TextField):
@@ -39,9 +30,9 @@ class FilterBar(TextField):
 
     def __init__(self) -> None:
         super().__init__(placeholder="Filter … (Enter to keep, Esc to clear)", id="filter-bar")
-        self._target: Filterable | None = None
+        self._target: LineView | None = None
 
-    def open_for(self, target: Filterable) -> None:
+    def open_for(self, target: LineView) -> None:
         """Begin to filter a widget."""
         self._target = target
         self.value = target.filter_text
@@ -67,6 +58,6 @@ class FilterBar(TextField):
 
     def _close(self) -> None:
         target, self._target = self._target, None
-        if isinstance(target, Widget):
+        if target is not None:
             self.screen.set_focus(target)
         self.display = False

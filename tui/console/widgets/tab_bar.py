@@ -43,11 +43,6 @@ class TabBar(Widget, can_focus=True):
             self.tabs = tabs
             self.key = key
 
-        @property
-        def control(self) -> TabBar:
-            """Return the tab bar it came from."""
-            return self.tabs
-
     def __init__(self, items: Sequence[tuple[str, str]] = (), *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self._items = list(items)

@@ -86,7 +86,6 @@ class LogPane(LineView):
         super().__init__(id=id)
         self.follow = True
         self.show_worker = False
-        self.filter_text = ""
         self.lines_drawn = 0
         """Lines drawn since the start: what the paint budgets count."""
         self._source: LineSource | None = None

@@ -77,11 +77,4 @@ class CoresPane(Pane):
 
     def chosen_core(self) -> CoreRow | None:
         """Return the core under the cursor if the table has the focus."""
-        return self.core_at(self.cores.cursor_key) if self.cores.has_focus else None
-
-    def core_at(self, key: object) -> CoreRow | None:
-        """Return the core of a row; None if no row has this key."""
-        snapshot = self.cores.snapshot
-        if snapshot is None or not isinstance(key, int) or self.cores.row_of(key) is None:
-            return None
-        return run_summary.get_core(snapshot, key)
+        return self.cores.core_of(self.cores.cursor_key) if self.cores.has_focus else None

@@ -15,7 +15,7 @@ from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.sparkline import draw_deviations, draw_sparkline
 from tui.console.widgets.tables.table_columns import SORT_MARK_WIDTH, Cell, Column
 from tui.logs._compat_numpy import Floats, Ints
-from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN
+from tui.logs.core_row import HAS_GLOBAL_RATE, HAS_LOSS, HAS_RATE, UNKNOWN, CoreRow
 from tui.logs.snapshot import SORT_KEYS, CoreState, Snapshot
 
 TREND = "trend"
@@ -47,6 +47,17 @@ COLUMNS = (
     Column("device", "device", 8, rank=8),
     Column("address", "address", 15, rank=9),
 )
+SORT_BY = {
+    "C": "core",
+    "W": "worker",
+    "T": "state",
+    "E": "epoch",
+    "S": "step",
+    "A": "lag",
+    "L": "loss",
+    "R": "rate",
+}
+"""Columns by the key that sorts by them."""
 _LONGEST_CLOCK = 24
 _LIVE = frozenset((CoreState.TRAINING, CoreState.WAITING, CoreState.SILENT, CoreState.STRAGGLER))
 UNSEEN = Cell("? frozen", "warn")
@@ -66,14 +77,8 @@ class CoreTableWidget(LineTable):
     """One row per core; sorted by any column, filtered by core, worker, address or state."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("C", "sort('core')", "Sort by core", show=False, id="cores.core"),
-        Binding("W", "sort('worker')", "Sort by worker", show=False, id="cores.worker"),
-        Binding("T", "sort('state')", "Sort by state", show=False, id="cores.state"),
-        Binding("E", "sort('epoch')", "Sort by epoch", show=False, id="cores.epoch"),
-        Binding("S", "sort('step')", "Sort by step", show=False, id="cores.step"),
-        Binding("A", "sort('lag')", "Sort by lag", show=False, id="cores.lag"),
-        Binding("L", "sort('loss')", "Sort by loss", show=False, id="cores.loss"),
-        Binding("R", "sort('rate')", "Sort by rate", show=False, id="cores.rate"),
+        Binding(key, f"sort('{column}')", f"Sort by {column}", show=False, id=f"cores.{column}")
+        for key, column in SORT_BY.items()
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
@@ -89,11 +94,6 @@ class CoreTableWidget(LineTable):
         self._medians: Floats | None = None
         """The pod's median losses over the run, once a row of this snapshot needed them."""
         self._scale = 1.0
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        """Return the snapshot that is shown."""
-        return self._snapshot
 
     def show(
         self,
@@ -151,6 +151,11 @@ class CoreTableWidget(LineTable):
             return None
         indices = np.flatnonzero(self._keys == key)
         return int(indices[0]) if len(indices) else None
+
+    def core_of(self, key: Hashable) -> CoreRow | None:
+        """Return the core of the row with this key; None if no row has it."""
+        row = self.row_of(key)
+        return None if self._snapshot is None or row is None else self._snapshot.row_at(int(self._order[row]))
 
     def row_cells(self, row: int) -> tuple[Cell, ...]:
         """Return the cells of one core."""

@@ -38,11 +38,6 @@ class RowMessage(Message):
         self.table = table
         self.key = key
 
-    @property
-    def control(self) -> LineTable:
-        """Return the table it came from."""
-        return self.table
-
 
 class LineTable(LineView):
     """The base of both tables: header, a cursor that keeps its row by key, sorting, repaints by line.
@@ -104,7 +99,6 @@ class LineTable(LineView):
         self.columns = tuple(columns)
         self.sort_key = sort
         self.sort_reverse = False
-        self.filter_text = ""
         self.rows_drawn = 0
         """Rows formatted and drawn since the start: what the paint budgets count."""
         self._cursor_key: Hashable = None

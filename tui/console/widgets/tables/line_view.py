@@ -23,11 +23,16 @@ class LineView(ScrollView, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
         super().__init__(id=id)
+        self.filter_text = ""
         self._strips: dict[int, Strip] = {}
         """Drawn lines by row, until they need a repaint."""
         self._strips_size: Size | None = None
         self._room: Size | None = None
         self._styles: dict[tuple[str | Style, ...], Style] = {}
+
+    def set_filter(self, text: str) -> None:
+        """Show only what matches; an empty text shows all."""
+        raise NotImplementedError
 
     @property
     def room(self) -> Size:
