@@ -33,7 +33,7 @@ class WidgetApp(App[None]):
 
 
 def row(name: str, size: int | None, note: str = "") -> TableRow:
-    return TableRow(name, (Cell(name), Cell("–" if size is None else str(size)), Cell(note)), (name, size, note))
+    return TableRow(name, (Cell(name), Cell("–" if size is None else str(size)), Cell(note)), {"size": size})
 
 
 def cores(count: int, step: int = 10, changed: int | None = None, demux: Demux | None = None) -> Snapshot:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tui.commands.log_source import note_foreign
+from tui.commands.log_source import open_source, print_read_problem
 from tui.commands.parser.argument_types import LOG, string
 from tui.commands.parser.commands import Commands
 from tui.commands.terminal.output import Output
@@ -13,7 +13,6 @@ from tui.errors import OutOfReachError, UsageError
 
 if TYPE_CHECKING:
     from tui.operator import Operator
-    from tui.reports.summary import Summary
 
 
 def add_command(commands: Commands) -> None:
@@ -33,10 +32,9 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
         raise UsageError("compare needs at least two runs or logs", remedy=f"tpu-tui compare {args.refs[0]} OTHER")
     summaries, code = [], 0
     for ref in args.refs:
-        summary, problem = await _summary(ref, operator, out, offline=args.offline)
-        summaries.append(summary)
-        if problem is not None:
-            out.problem(problem)
+        source, source_code = await open_source(ref, operator, out, offline=args.offline)
+        summaries.append(await operator.reports.summarize(source))
+        if source_code or print_read_problem(source, out):
             code = OutOfReachError.exit_code
     compared = compare(summaries)
     if out.as_json:
@@ -49,15 +47,3 @@ async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output
         out.text()
         out.facts((f"{name} {number}", text) for number, text in zip(numbers, texts, strict=True))
     return code
-
-
-async def _summary(ref: str, operator: Operator, out: Output, *, offline: bool) -> tuple[Summary, Any]:
-    from tui.operator import RunDirectory
-
-    source = await operator.runs.find_source(ref, offline=offline)
-    note_foreign(source, out)
-    if not isinstance(source, RunDirectory):
-        summary = await operator.reports.summarize(source)
-        return summary, source.staleness_error or source.problem
-    problem = None if offline else await operator.runs.refresh(source)
-    return await operator.reports.summarize(source), problem

@@ -38,7 +38,7 @@ async def show_cores(args: argparse.Namespace, operator: Operator, out: Output) 
     """Print a row for every core."""
     from tui.operator import RunDirectory
 
-    source, code = await open_source(args, operator, out)
+    source, code = await open_source(args.ref, operator, out, offline=args.offline)
     worker = worker_of(source, args.worker, operator.settings.home / "cache")
     rows = await operator.logs.core_rows(source, args.sort, reverse=args.reverse)
     status = operator.runs.status_of(source) if isinstance(source, RunDirectory) else None

@@ -8,9 +8,8 @@ import contextlib
 import importlib.util
 import json
 import os
-import select
 import subprocess
-import time
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -106,18 +105,15 @@ def local_pod(workers: int, cores: int) -> Iterator[dict[str, Any]]:
 
 def _announcement(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     assert process.stdout is not None
-    os.set_blocking(process.stdout.fileno(), False)
-    deadline = time.monotonic() + POD_READY_TIMEOUT_S
-    received = b""
-    while b"\n" not in received and time.monotonic() < deadline:
-        select.select([process.stdout], [], [], 0.5)
-        chunk = process.stdout.read()
-        if chunk == b"":
-            break
-        received += chunk or b""
-    if b"\n" not in received:
+    timer = threading.Timer(POD_READY_TIMEOUT_S, process.terminate)
+    timer.start()
+    try:
+        received = process.stdout.readline()
+    finally:
+        timer.cancel()
+    if not received.endswith(b"\n"):
         raise TpuTuiError("the local pod did not start", why="see above, or it took longer than a minute")
-    document: dict[str, Any] = json.loads(received.partition(b"\n")[0])
+    document: dict[str, Any] = json.loads(received)
     return document
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,15 +33,15 @@ def note_foreign(source: RunDirectory | SavedLog, out: Output) -> None:
 
 
 async def open_source(
-    args: argparse.Namespace, operator: Operator, out: Output
+    ref: str, operator: Operator, out: Output, *, offline: bool
 ) -> tuple[RunDirectory | SavedLog, int]:
-    """Return the run (its mirror brought up to date) or log that the argument names, and the exit code so far."""
+    """Return the run (its mirror brought up to date) or log that `ref` names, and the exit code so far."""
     from tui.operator import RunDirectory
 
-    source = await operator.runs.find_source(args.ref, offline=args.offline, note=out.note)
+    source = await operator.runs.find_source(ref, offline=offline, note=out.note)
     note_foreign(source, out)
     if isinstance(source, RunDirectory):
-        problem = None if args.offline else await operator.runs.refresh(source)
+        problem = None if offline else await operator.runs.refresh(source)
     else:
         problem = source.staleness_error
     if problem is None:

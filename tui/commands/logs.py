@@ -93,7 +93,7 @@ async def show_logs(args: argparse.Namespace, operator: Operator, out: Output) -
     from tui.operator import RunDirectory
 
     since = moment(args.since)
-    source, code = await open_source(args, operator, out)
+    source, code = await open_source(args.ref, operator, out, offline=args.offline)
     if not isinstance(source, RunDirectory):
         return _show_saved(source, operator.settings.home / "cache", args, out) or code
     args.worker = worker_of(source, args.worker, None)

@@ -44,7 +44,7 @@ async def write_report(args: argparse.Namespace, operator: Operator, out: Output
         if operator.settings.read_only:
             raise read_only_error("report --upload", operator.settings)
         operator.reports.check_destination(args.upload)
-    source, code = await open_source(args, operator, out)
+    source, code = await open_source(args.ref, operator, out, offline=args.offline)
     formats = list(dict.fromkeys(args.format or ["md"]))
     written = await operator.reports.write(source, formats, args.out, logs=args.logs, force=args.force)
     files = [str(path) for path in written]

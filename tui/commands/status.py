@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.log_source import note_foreign
@@ -109,7 +110,7 @@ def _print_status(
         ("cause", cause or status.short_cause or None),
         *_quote_lines(last_lines, status, directory),
         ("remedy", document["remedy"]),
-        *_restarts(status),
+        *_rows_of("restarts", restart_sentences(status.restarts)),
         ("attended", attended or None),
         ("started", format_utc(document["started"])),
         ("ended", format_utc(document["ended"])),
@@ -134,9 +135,9 @@ def _print_status(
     out.facts([row for row in rows if row[1] is not None])
 
 
-def _restarts(status: RunStatus) -> list[tuple[str, str]]:
-    """Return a row for each cause of restarts."""
-    return [("restarts" if not index else "", text) for index, text in enumerate(restart_sentences(status.restarts))]
+def _rows_of(name: str, texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Return a row for each text, of which the first has the name."""
+    return [("" if index else name, text) for index, text in enumerate(texts)]
 
 
 def _format_share(share: float | None) -> str | None:
@@ -159,13 +160,9 @@ def _found(document: dict[str, Any], status: RunStatus) -> list[tuple[str, str]]
 
     findings = [Finding.from_json(row) for row in document["findings"]]
     pairs = sentences(findings, is_over=status.state.is_over)
-    pairs.sort(key=lambda pair: not pair[1].is_straggling)
-    rows, last_name = [], ""
-    for text, finding in pairs:
-        name = "stragglers" if finding.is_straggling else "nan"
-        rows.append(("" if name == last_name else name, text))
-        last_name = name
-    return rows
+    stragglers = [text for text, finding in pairs if finding.is_straggling]
+    others = [text for text, finding in pairs if not finding.is_straggling]
+    return [*_rows_of("stragglers", stragglers), *_rows_of("nan", others)]
 
 
 def _quote_lines(last_lines: str, status: RunStatus, directory: RunDirectory) -> list[tuple[str, str]]:
@@ -174,7 +171,7 @@ def _quote_lines(last_lines: str, status: RunStatus, directory: RunDirectory) ->
         return []
     first = status.first_failure
     lines = [last_lines] if first is None else split_last_lines(directory.log_path(first), last_lines)
-    return [("last lines" if not index else "", line) for index, line in enumerate(lines)]
+    return _rows_of("last lines", lines)
 
 
 def _format_spread(loss: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -48,7 +47,6 @@ POLLERS_START_DELAY_S = 0.5
 """Seconds after which polling starts, painted or not."""
 LEAVE_KEYS = ("escape", "tab", "shift+tab")
 """Keys of a dialog after which the next keys are for another screen or field."""
-log = logging.getLogger(__name__)
 
 
 class ConsoleApp(BaseApp):
@@ -64,7 +62,6 @@ class ConsoleApp(BaseApp):
     ]
     TITLE = "tpu-tui"
     COMMANDS: ClassVar[set[Any]] = {ConsoleCommands}
-    ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "ask_quit", "Quit", show=False, priority=True, id="app.quit"),
         Binding("ctrl+c", "ask_quit", "Quit", show=False, id="app.interrupt"),

@@ -53,7 +53,7 @@ class BaseApp(PausableApp):
         """Return whether a screen gets the keys. (Textual also calls a screen behind a dialog current.)"""
         return screen in self.screen_stack[-1:]
 
-    def headline(self) -> list[list[Cell]]:
+    def format_headline(self) -> list[list[Cell]]:
         """Return the pod screen's first line: project and zone, mode, and tasks in progress."""
         cells = [Cell("tpu-tui", "accent"), Cell(self.operator.slices.where)]
         if self.demo:

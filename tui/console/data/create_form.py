@@ -166,11 +166,8 @@ def _make_request(values: Mapping[str, Any], entries: Mapping[str, str]) -> Slic
         metadata[STARTUP_SCRIPT] = values[STARTUP_SCRIPT]
         files[STARTUP_SCRIPT] = entries[STARTUP_SCRIPT]
     kind = "accelerator_type" if "-" in entries["type"] else "generation"
-    queue = (
-        QueueRequest(valid_for_s=values.get("valid-for"), nodes=values.get("nodes")) if entries["queued"] else None
-    )
-    if queue is not None and queue.nodes == 1:
-        queue = QueueRequest(valid_for_s=queue.valid_for_s)
+    nodes = None if values.get("nodes") == 1 else values.get("nodes")
+    queue = QueueRequest(valid_for_s=values.get("valid-for"), nodes=nodes) if entries["queued"] else None
     return SliceRequest(
         **{"name": "", "zone": "", **arguments, kind: values.get("type", "")},
         metadata=metadata,

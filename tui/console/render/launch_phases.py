@@ -60,7 +60,7 @@ def _phase_row(worker: WorkerStatus, feed: Feed, status: RunStatus) -> TableRow:
             cells.append(state_styles.style_phase(worker.phase_status))
         else:
             cells.append(Cell("·", "dim"))
-    return TableRow(worker.worker, (*cells, _last(worker, feed, status)), (worker.worker,))
+    return TableRow(worker.worker, (*cells, _last(worker, feed, status)))
 
 
 def _last(worker: WorkerStatus, feed: Feed, status: RunStatus) -> Cell:

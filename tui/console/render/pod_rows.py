@@ -100,15 +100,7 @@ def make_slice_row(slice_: Slice) -> TableRow:
             state_styles.UNKNOWN if spot is None else Cell("yes" if spot else "no", "warn" if spot else "dim"),
             _text(slice_.runtime_version, "dim"),
         ),
-        (
-            slice_.name,
-            slice_.state,
-            slice_.health,
-            slice_.accelerator_type,
-            len(slice_.workers),
-            slice_.cores,
-            slice_.zone,
-        ),
+        {"health": slice_.health},
     )
 
 
@@ -130,7 +122,6 @@ def make_worker_row(worker: Worker) -> TableRow:
             _text(worker.external_ip, "dim"),
             _text(worker.hostname, "dim"),
         ),
-        (worker.index,),
     )
 
 
@@ -155,7 +146,7 @@ def _check_row(rank: int, finding: CheckFinding) -> TableRow:
             _text(workers),
             _text(finding.detail, tone) if finding.detail else Cell(""),
         ),
-        (rank, finding.check, finding.workers[0] if finding.workers else None, finding.detail),
+        {"status": rank, "workers": finding.workers[0] if finding.workers else None},
     )
 
 
@@ -256,17 +247,7 @@ def make_run_row(status: RunStatus, now: float, latest: LatestFigures | None = N
             news,
             _text(command, "dim"),
         ),
-        (
-            status.run.id[-20:],
-            str(status.state),
-            seconds,
-            status.run.job.runtime,
-            status.run.slice,
-            None,
-            None,
-            news.text,
-            command,
-        ),
+        {"id": status.run.id[-20:], "elapsed": seconds, "exits": None, "keeper": None},
     )
 
 

@@ -47,18 +47,7 @@ def make_resource_row(resource: CloudResource, now: datetime | None = None) -> T
             Cell(size or ""),
             Cell(escape_line(resource.zone or ""), "dim"),
         ),
-        (
-            _COSTS[resource.cost_relevant].text,
-            resource.kind,
-            resource.name,
-            resource.state,
-            age,
-            used or None,
-            resource.made_by_us,
-            resource.chips,
-            resource.size_gb,
-            resource.zone,
-        ),
+        {"age": age, "size": resource.size_gb},
     )
 
 

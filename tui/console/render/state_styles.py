@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from tui.console.widgets.tables.table_columns import Cell
 
@@ -31,7 +32,6 @@ _SLICE_TONES = {
     "FAILED": "bad",
     "SUSPENDED": "bad",
 }
-_HEALTH_TONES = {"HEALTHY": "good", "TIMEOUT": "warn"}
 _RUN_TONES = {
     "preparing": "busy",
     "running": "good",
@@ -42,7 +42,6 @@ _RUN_TONES = {
     "lost": "bad",
     "replay of a saved log": "accent",
 }
-_CHECK_TONES = {"pass": "good", "warn": "warn", "fail": "bad", "unknown": "dim"}
 _CORE_TONES = {
     "training": "good",
     "waiting": "busy",
@@ -54,28 +53,15 @@ _CORE_TONES = {
 _PHASE_CELLS = {"done": Cell("done", "good"), "started": Cell("…", "busy"), "failed": Cell("failed", "bad")}
 
 
-def _cell(text: str | None, tones: Mapping[str, str], otherwise: str = "") -> Cell:
-    return UNKNOWN if text is None else Cell(text, tones.get(text, otherwise))
+def _style(tones: Mapping[str, str], otherwise: str, word: str | None) -> Cell:
+    """Return a word in its tone; `otherwise` is the tone of words without one."""
+    return UNKNOWN if word is None else Cell(word, tones.get(word, otherwise))
 
 
-def style_slice_state(state: str | None) -> Cell:
-    """Return a slice's state; an unknown one is a warning."""
-    return _cell(state, _SLICE_TONES, "warn")
-
-
-def style_health(word: str | None) -> Cell:
-    """Return a slice's health; everything but HEALTHY and TIMEOUT is bad."""
-    return _cell(word, _HEALTH_TONES, "bad")
-
-
-def style_run_state(word: str) -> Cell:
-    """Return a run's state."""
-    return _cell(word, _RUN_TONES, "warn")
-
-
-def style_check_status(word: str) -> Cell:
-    """Return the result of a check."""
-    return _cell(word, _CHECK_TONES, "warn")
+style_slice_state = partial(_style, _SLICE_TONES, "warn")
+style_health = partial(_style, {"HEALTHY": "good", "TIMEOUT": "warn"}, "bad")
+style_run_state = partial(_style, _RUN_TONES, "warn")
+style_check_status = partial(_style, {"pass": "good", "warn": "warn", "fail": "bad", "unknown": "dim"}, "warn")
 
 
 def get_core_tone(word: str) -> str:

@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, getters
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input
 
 from tui.console.base_app import BaseApp
-from tui.console.screens.breakpoints import FRAMELESS, MIN_FRAMED_ROWS, NARROW, NORMAL, SHORT, TALL, WIDE
+from tui.console.screens.breakpoints import (
+    FRAMELESS,
+    MIN_FRAMED_ROWS,
+    NARROW,
+    NORMAL,
+    SHORT,
+    TALL,
+    WIDE,
+    apply_breakpoints,
+)
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.help import format_help, list_bindings
 from tui.console.widgets.filter_bar import FilterBar
+from tui.console.widgets.footer import KeyFooter
+from tui.console.widgets.headline import Headline
 from tui.console.widgets.tables.line_view import LineView
 
 if TYPE_CHECKING:
@@ -59,6 +71,22 @@ class MainScreen(Screen[None]):
     app = getters.app(BaseApp)
     ready = False
     """Whether the screen can be drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.headline = Headline(id="headline")
+
+    def compose(self) -> ComposeResult:
+        """Lay out the headline, the panes, and the keys."""
+        apply_breakpoints(self)
+        yield self.headline
+        yield from self.compose_panes()
+        yield FilterBar()
+        yield KeyFooter()
+
+    def compose_panes(self) -> ComposeResult:
+        """Lay out what is between the headline and the keys."""
+        raise NotImplementedError
 
     @property
     def actions(self) -> Actions:

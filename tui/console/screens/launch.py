@@ -23,7 +23,7 @@ from tui.console.widgets.command_line import CommandLine
 from tui.console.widgets.text_fields import TextBox
 from tui.errors import TpuTuiError, UsageError
 from tui.operator import LaunchRequest
-from tui.pod.job_options import LAUNCH_OPTIONS, OPTIONS, JobOptions, OptionKind
+from tui.pod.job_options import LAUNCH_OPTIONS, OPTIONS, OptionKind
 from tui.pod.run_names import readable_name
 from tui.settings.command_line import launch_command
 from tui.text.printable import format_count
@@ -69,7 +69,9 @@ class LaunchDialog(FormDialog["str | None"]):
         draft = self._draft
         yield make_field("name", "name", draft.name, "name of the run; default: the slice's name")
         yield make_field("sync", "sync", draft.sync, CODE_AGAIN if draft.had_code else CODE)
-        yield from (_option_field(name, draft.job) for name in _IN_ROWS)
+        for name in _IN_ROWS:
+            option, text = OPTIONS[name], option_text(name, draft.job)
+            yield make_field(label(name), _field_id(name), text, option.placeholder, option.choices)
         yield make_field("trained on", "scale-from", draft.scale_from, "slice type, e.g. v2-8, for the figures below")
         yield make_field("…with", "scale-by", "", "batch, steps, rate: 1024 5000 0.1")
         yield Label("Environment (one NAME=value per line)")
@@ -242,12 +244,6 @@ def _option_of(slice_: Slice) -> Text:
     """Return a slice as the list of slices shows it."""
     workers = format_count(len(slice_.workers), "worker")
     return Text(escape_line(f"{slice_.name}  {slice_.state or ''}  {workers}"))
-
-
-def _option_field(name: str, job: JobOptions) -> Widget:
-    """Return the field of one of the job's options."""
-    option = OPTIONS[name]
-    return make_field(label(name), _field_id(name), option_text(name, job), option.placeholder, option.choices)
 
 
 def _field_id(name: str) -> str:

@@ -17,11 +17,8 @@ from tui.console.render import pod_rows
 from tui.console.render.describe import format_document
 from tui.console.render.run_summary import list_status_fields
 from tui.console.screens.base import REMOTE_SHELL_BINDINGS, MainScreen
-from tui.console.screens.breakpoints import FRAMELESS, NARROW, apply_breakpoints
+from tui.console.screens.breakpoints import FRAMELESS, NARROW
 from tui.console.screens.resources import ActingResourcesScreen, ResourcesScreen
-from tui.console.widgets.filter_bar import FilterBar
-from tui.console.widgets.footer import KeyFooter
-from tui.console.widgets.headline import Headline
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tab_bar import TabBar
 from tui.console.widgets.tables.line_table import LineTable
@@ -71,7 +68,6 @@ class PodScreen(MainScreen):
         self._lists_passed = False
         """Whether the user opened the checks of this slice: they are listed even if all have passed."""
         self._seen: dict[str, tuple[object, ...]] = {}
-        self._headline = Headline(id="headline")
         self._tab_bar = TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(UPPER_PANES)], id="pane-tabs")
         self._tables = {
             "slices": RowTable(pod_rows.SLICE_COLUMNS, empty="Listing slices…", id="slices"),
@@ -83,17 +79,13 @@ class PodScreen(MainScreen):
         self._panes = {name: Pane(name, table, id=f"pane-{name}") for name, table in self._tables.items()}
         self._slices_and_workers = Container(self._panes["slices"], self._panes["workers"], id="left")
 
-    def compose(self) -> ComposeResult:
+    def compose_panes(self) -> ComposeResult:
         """Lay out the runs, and above them three panes: beside or above one another, or behind tabs, by size."""
-        apply_breakpoints(self)
-        yield self._headline
         yield self._tab_bar
         with Horizontal(id="upper"):
             yield self._slices_and_workers
             yield self._panes["checks"]
         yield self._panes["runs"]
-        yield FilterBar()
-        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Show the first pane and focus the slices."""
@@ -108,7 +100,7 @@ class PodScreen(MainScreen):
         """Show what the sources have answered since the last tick."""
         now = self.app.store.clock()
         self.app.pollers.list_slices()
-        self._headline.show(self.app.headline())
+        self.headline.show(self.app.format_headline())
         self._take_slices(now)
         chosen = self.chosen_slice()
         self._take_workers(chosen, now)

@@ -13,11 +13,7 @@ from tui.console.render.describe import format_document
 from tui.console.render.equivalent_commands import make_command_rows
 from tui.console.render.resource_rows import RESOURCE_COLUMNS, count_resources, make_resource_row
 from tui.console.screens.base import MainScreen
-from tui.console.screens.breakpoints import apply_breakpoints
 from tui.console.screens.equivalents import EquivalentsDialog
-from tui.console.widgets.filter_bar import FilterBar
-from tui.console.widgets.footer import KeyFooter
-from tui.console.widgets.headline import Headline
 from tui.console.widgets.panes.pane import Pane
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.line_view import LineView
@@ -40,17 +36,12 @@ class ResourcesScreen(MainScreen):
         super().__init__()
         self._resources: dict[str, CloudResource] = {}
         self._seen: tuple[int, int] | None = None
-        self._headline = Headline(id="headline")
         self._table = RowTable(RESOURCE_COLUMNS, empty="Listing resources…", id="resources")
         self._pane = Pane("resources", self._table, id="pane-resources")
 
-    def compose(self) -> ComposeResult:
+    def compose_panes(self) -> ComposeResult:
         """Lay out one table."""
-        apply_breakpoints(self)
-        yield self._headline
         yield self._pane
-        yield FilterBar()
-        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Focus the table, and begin to list."""
@@ -66,7 +57,7 @@ class ResourcesScreen(MainScreen):
     def tick(self) -> None:
         """Show a new listing; once per second also the resources' ages."""
         now = self.app.store.clock()
-        self._headline.show(self.app.headline())
+        self.headline.show(self.app.format_headline())
         reading = self.app.store.get(RESOURCES)
         mark = (int(now), reading.revision)
         if mark == self._seen:

@@ -15,7 +15,7 @@ from tui.console.render import run_summary
 from tui.console.render.describe import describe_core
 from tui.console.render.freshness import is_live, is_unattended, stale_workers
 from tui.console.screens.base import REMOTE_SHELL_BINDINGS, MainScreen
-from tui.console.screens.breakpoints import NARROW, SHORT, TALL, apply_breakpoints
+from tui.console.screens.breakpoints import NARROW, SHORT, TALL
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.run_layout import (
     LayoutInputs,
@@ -24,9 +24,6 @@ from tui.console.screens.run_layout import (
     has_room_for_logs,
     reserve_rows,
 )
-from tui.console.widgets.filter_bar import FilterBar
-from tui.console.widgets.footer import KeyFooter
-from tui.console.widgets.headline import Headline
 from tui.console.widgets.panes.chart_panes import ChartPanes
 from tui.console.widgets.panes.cores_pane import CoresPane
 from tui.console.widgets.panes.logs_pane import LogsPane
@@ -72,7 +69,6 @@ class RunScreen(MainScreen):
         self.feed = feed
         self._at = at
         self._upper_pane = "cores"
-        self._headline = Headline(id="headline")
         self._trouble = ProblemPanel(id="trouble")
         self._cores = CoresPane(id="pane-cores")
         self._charts = ChartPanes(id="pane-charts")
@@ -88,23 +84,19 @@ class RunScreen(MainScreen):
         self._shape: LayoutInputs | None = None
         self._zoomed = False
 
-    def compose(self) -> ComposeResult:
+    def compose_panes(self) -> ComposeResult:
         """Lay out cores and charts above the logs; behind tabs if there is no room for all."""
-        apply_breakpoints(self)
         self._bring(self._at)
-        yield self._headline
         yield self._trouble
         yield TabBar([(name, f"{n + 1} {name}") for n, name in enumerate(PANES)], id="pane-tabs")
         yield self._upper
         yield self._lower
-        yield FilterBar()
-        yield KeyFooter()
 
     def on_mount(self) -> None:
         """Read a first piece at once, so that the first paint shows something."""
         self.feed.poll()
         now = time.time()
-        self._headline.show(run_summary.format_headline(self.feed, now))
+        self.headline.show(run_summary.format_headline(self.feed, now))
         self._logs.take_workers()
         self._logs.open()
         self._show_cores(now)
@@ -136,7 +128,7 @@ class RunScreen(MainScreen):
         now = time.time()
         if fresh or int(now) != self._second:
             self._second = int(now)
-            self._headline.show(run_summary.format_headline(self.feed, now, self._pace()))
+            self.headline.show(run_summary.format_headline(self.feed, now, self._pace()))
             self._show_trouble(now)
             self._restart_keeper_if_missing(now)
             self._logs.take_workers()
@@ -188,7 +180,7 @@ class RunScreen(MainScreen):
         self._cores.take(self.feed, unseen)
 
     def _share_height(self) -> None:
-        used = len(self._headline.lines) + self._trouble.rows(self.app.size.width) + 1
+        used = len(self.headline.lines) + self._trouble.rows(self.app.size.width) + 1
         shape = LayoutInputs(
             rows=run_summary.count_expected_rows(self.feed),
             room=get_upper_room(self.app.size.height, used),

@@ -78,10 +78,6 @@ class LogPane(LineView):
     class SummaryChanged(Message):
         """The summary has changed: follow, filter, number of lines."""
 
-        def __init__(self, pane: LogPane) -> None:
-            super().__init__()
-            self.pane = pane
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.follow = True
@@ -160,7 +156,7 @@ class LogPane(LineView):
     def _announce(self) -> None:
         if self.summary != self._announced:
             self._announced = self.summary
-            self.post_message(self.SummaryChanged(self))
+            self.post_message(self.SummaryChanged())
 
     @property
     def summary(self) -> str:

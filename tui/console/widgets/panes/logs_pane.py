@@ -77,4 +77,4 @@ class LogsPane(Pane):
     @on(LogPane.SummaryChanged)
     def _changed(self, event: LogPane.SummaryChanged) -> None:
         event.stop()
-        self.set_subtitle(event.pane.summary)
+        self.set_subtitle(self.log_pane.summary)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.cells import cell_len
@@ -11,25 +11,26 @@ from rich.cells import cell_len
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.table_columns import Cell
 
+UNKNOWN_TEXTS = ("", "–")
+
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row: its key, its cells, and the sort value of each column (the text if there is none)."""
+    """A row: its key, and its cells."""
 
     key: Hashable
     cells: tuple[Cell, ...]
-    values: tuple[Any, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What it is sorted by in columns, by key, where that is not what its cell shows; None is unknown."""
 
     def matches(self, text: str) -> bool:
         """Return whether any cell contains the text, which is in lower case."""
         return any(text in cell.text.lower() for cell in self.cells)
 
 
-def _rank(value: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers before texts, unknown last."""
-    if value is None:
-        return (2, "")
-    return (0, value) if isinstance(value, (int, float)) else (1, str(value))
+def _read_cell(cell: Cell) -> int | str | None:
+    """Return what rows are sorted by that show this cell: a whole number, a text, or None where it is unknown."""
+    return int(cell.text) if cell.text.isdecimal() else None if cell.text in UNKNOWN_TEXTS else cell.text
 
 
 class RowTable(LineTable):
@@ -62,16 +63,13 @@ class RowTable(LineTable):
         rows = [row for row in self.rows if not query or row.matches(query)]
         index = next((n for n, column in enumerate(self.columns) if column.key == self.sort_key), None)
         if index is not None:
-            known = [row for row in rows if self._value(row, index) is not None]
-            unknown = [row for row in rows if self._value(row, index) is None]
-            known.sort(key=lambda row: _rank(self._value(row, index)), reverse=self.sort_reverse)
+            values = {row.key: row.values.get(str(self.sort_key), _read_cell(row.cells[index])) for row in rows}
+            unknown = [row for row in rows if values[row.key] is None]
+            known = [row for row in rows if values[row.key] is not None]
+            known.sort(key=lambda row: (isinstance(values[row.key], str), values[row.key]), reverse=self.sort_reverse)
             rows = known + unknown
         self._shown = tuple(rows)
         self._places = {row.key: number for number, row in enumerate(rows)}
-
-    @staticmethod
-    def _value(row: TableRow, index: int) -> Any:
-        return row.values[index] if index < len(row.values) else row.cells[index].text
 
     def row_count(self) -> int:
         """Return the number of rows that match the filter."""
