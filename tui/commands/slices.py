@@ -1,4 +1,4 @@
-"""`slices`: list, create, describe, delete, start or stop slices, and what zones offer."""
+"""`slices`: list, create, describe, delete, start or stop slices and queued resources, and what zones offer."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from tui.commands.parser.argument_types import DRY_RUN, SLICE
 from tui.commands.parser.commands import Commands
 from tui.commands.parser.shell_completion import remember_offers, remember_slices
 from tui.commands.slices_create import add_create
-from tui.commands.slices_queued import add_queue_actions, delete_queued
 from tui.commands.terminal.output import Output, to_json_text
 from tui.commands.terminal.prompts import confirm, confirm_by_name, has_terminal
 from tui.commands.terminal.steps import print_steps
 from tui.errors import UsageError
 from tui.pod.slice import INSTANCE_GROUP
 from tui.pod.slice_commands import can_stop
+from tui.text.durations import format_elapsed
 
 if TYPE_CHECKING:
     from tui.operator import Operator
+    from tui.pod.creation.queued_request import QueuedRequest
     from tui.pod.slice import Slice
 
 _FIELDS = {"type": "accelerator_type", "runtime": "runtime_version"}
 """The fields of the columns with shorter names."""
+_QUEUED_REQUEST = "a queued resource: NAME, or ZONE/NAME if several zones are configured"
 _YES = {
     "delete": "do not ask for the slice's name",
     "start": "accepted for consistency; start never asks",
@@ -50,12 +52,23 @@ def add_command(commands: Commands) -> None:
     delete = slices.commands["delete"]
     delete.add_argument("--queued", action="store_true", help="SLICE is the name of a queued resource: delete that")
     delete.add_argument("--force", action="store_true", help="with --queued: delete its slices too")
-    add_queue_actions(actions)
+    _add_queue_actions(actions)
     types = actions.add("types", help="list the accelerator types, runtime versions and TPU machine types of zones")
     types.set_defaults(run=list_types)
     describe = actions.add("describe", help="show everything that the API reports of a slice")
     describe.add_argument("slice", metavar="SLICE", help=SLICE)
     describe.set_defaults(run=describe_slice)
+
+
+def _add_queue_actions(actions: Commands) -> None:
+    """Add the parsers of the actions on queued resources."""
+    queued = actions.add("queued", help="list queued resources, with state, reason and age")
+    queued.set_defaults(run=list_queued)
+    reset = actions.add("reset", help="put a queued resource back into the queue; asks for its name")
+    reset.add_argument("request", metavar="NAME", help=_QUEUED_REQUEST)
+    reset.add_argument("--yes", action="store_true", help="do not ask for the name")
+    reset.add_argument("--dry-run", action="store_true", help=DRY_RUN)
+    reset.set_defaults(run=reset_queued, changes=True)
 
 
 async def list_slices(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
@@ -83,7 +96,7 @@ async def change_slice(args: argparse.Namespace, operator: Operator, out: Output
     """Delete, start or stop a slice and wait, printing progress."""
     if args.action == "delete":
         if args.queued:
-            return await delete_queued(args, operator, out)
+            return await _delete_queued(args, operator, out)
         if args.force:
             raise UsageError("--force is for queued resources", remedy="add --queued, or omit it")
     slice_ = await operator.slices.get(args.slice)
@@ -137,3 +150,57 @@ async def _ask_before(action: str, slice_: Slice) -> None:
     elif action == "stop" and can_stop(slice_) and slice_.source != INSTANCE_GROUP and has_terminal():
         effect = f"This stops {slice_.path}, releases its TPU and ends everything running there"
         await confirm(f"stop {slice_.path}", effect, f"{slice_.name} was not stopped")
+
+
+async def list_queued(_args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Print every queued resource, and what remains to be deleted or reset."""
+    listing = await operator.slices.queued()
+    rows = listing.requests
+    if out.as_json:
+        out.document([row.to_json() for row in rows])
+    elif rows:
+        cells = [
+            (
+                row.name,
+                row.zone,
+                row.state,
+                format_elapsed(row.age_s),
+                row.accelerator_type,
+                _slices_in_short(row),
+                row.reason,
+            )
+            for row in rows
+        ]
+        out.table(("name", "zone", "state", "age", "type", "slices", "reason"), cells, right=("age",))
+    elif not listing.problems:
+        out.note(f"No queued resources in {operator.slices.where}.")
+    if leftovers := [row.path for row in rows if row.is_leftover]:
+        out.note(f"Leftovers, which may use quota: {', '.join(leftovers)}")
+        out.note(f"  → tpu-tui slices delete --queued {leftovers[0]}, or tpu-tui slices reset {leftovers[0]}")
+    return out.problems(listing.problems)
+
+
+async def reset_queued(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Reset a queued resource after asking for its name: its slices lose their disks."""
+    name = operator.slices.place_of(args.request)[1]
+    if not (args.yes or args.dry_run):
+        effect = f"This creates the slices of {name} again: their disks are lost"
+        await confirm_by_name(f"reset {name}", effect, name, f"{name} was not reset")
+    steps = operator.slices.reset_queued(args.request, dry_run=args.dry_run)
+    return await print_steps(steps, args.request, "reset", out, dry_run=args.dry_run)
+
+
+async def _delete_queued(args: argparse.Namespace, operator: Operator, out: Output) -> int:
+    """Delete a queued resource after asking for its name, with --force its slices too."""
+    name = operator.slices.place_of(args.slice)[1]
+    if not (args.yes or args.dry_run):
+        also = ", its slices and the disks of their workers" if args.force else ""
+        effect = f"This permanently deletes queued resource {name}{also}"
+        await confirm_by_name(f"delete {name}", effect, name, f"{name} was not deleted")
+    steps = operator.slices.delete_queued(args.slice, force=args.force, dry_run=args.dry_run)
+    return await print_steps(steps, args.slice, "delete", out, dry_run=args.dry_run)
+
+
+def _slices_in_short(request: QueuedRequest) -> str:
+    nodes = request.nodes
+    return nodes[0] if len(nodes) == 1 else f"{len(nodes)}: {nodes[0]} …" if nodes else "-"

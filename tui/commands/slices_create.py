@@ -126,7 +126,7 @@ async def create_slice(args: argparse.Namespace, operator: Operator, out: Output
             out.text(to_json_text(body, indent=2))
             out.text(command)
     elif out.as_json:
-        slices = [await _slice_document(operator, f"{request.zone}/{name}") for name in request.slice_names]
+        slices = [(await operator.slices.get(f"{request.zone}/{name}")).to_json() for name in request.slice_names]
         out.document({**slices[0], "slice": args.slice, **answer, "slices": slices})
     return progress.finish()
 
@@ -149,10 +149,6 @@ def _explain_interruption(request: SliceRequest, last: CreationStep | None, *, d
         f"Interrupted. The creation of {request.name} continues in the cloud ({last.operation}), "
         f"and costs money once it is ready: {lists} shows it."
     )
-
-
-async def _slice_document(operator: Operator, ref: str) -> dict[str, Any]:
-    return (await operator.slices.get(ref)).to_json()
 
 
 def _project(document: Mapping[str, Any]) -> str:

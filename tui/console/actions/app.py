@@ -71,6 +71,6 @@ class Actions:
             return ""
         listed = "\n  ".join(lines)
         text = f"These continue in the cloud without this console:\n\n  {listed}\n\ntpu-tui resources shows them."
-        if any(ongoing.creations[path].has_script for path in creations):
+        if any(ongoing.creations[path].request.has_startup_script for path in creations):
             text += "\n\nStartup scripts continue, too; their results are not read."
         return text

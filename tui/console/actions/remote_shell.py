@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
@@ -71,11 +72,7 @@ class RemoteShell:
         if slice_ is None or not slice_.workers:
             self._app.notify("The slice has no workers" if slice_ else NO_SLICE, timeout=3)
             return
-
-        def start(command: str, ranks: Sequence[int]) -> ExecProgress:
-            return self._start(slice_, command, ranks)
-
-        dialog = ExecDialog(slice_, start, self._cancel, earlier=self._earlier)
+        dialog = ExecDialog(slice_, partial(self._start, slice_), self._cancel, earlier=self._earlier)
         self._app.push_screen(dialog, lambda _: self._cancel())
 
     def _with_slice(

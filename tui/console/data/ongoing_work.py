@@ -103,11 +103,6 @@ class CreationProgress:
         return tuple(f"{self.request.zone}/{node}" for node in self.request.slice_names)
 
     @property
-    def has_script(self) -> bool:
-        """Return whether the slices run a startup script."""
-        return self.request.has_startup_script
-
-    @property
     def done(self) -> bool:
         """Return whether it has succeeded or failed."""
         return self.ended is not None

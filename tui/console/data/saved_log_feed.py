@@ -37,11 +37,6 @@ class SavedLogFeed(Feed):
         self._owners = LineOwner({}, xla_dist=log.xla_dist)
 
     @property
-    def path(self) -> Path:
-        """Return the path of the file that holds the lines."""
-        return Path(self._unpacked.name) if self._unpacked is not None else self._log.path
-
-    @property
     def is_behind(self) -> bool:
         """Return whether the file was not read to its end yet."""
         return self._blocks is not None
@@ -108,7 +103,8 @@ class SavedLogFeed(Feed):
 
     def log(self, which: str) -> LineSource:
         """Return the lines of the whole file, or those with the prefix or label of one worker."""
-        spool = FileLines(self.path.resolve())
+        path = self._log.path if self._unpacked is None else Path(self._unpacked.name)
+        spool = FileLines(path.resolve())
         if which == MERGED:
             return spool
         return PredicateFilter(spool, lambda line: self._owners.read(line)[0] == int(which))

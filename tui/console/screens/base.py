@@ -1,4 +1,4 @@
-"""The base of the two main screens: the tick, the filter bar, and common keys."""
+"""The base of the main screens: the tick, the headline, the filter bar, and common keys."""
 
 from __future__ import annotations
 
@@ -11,16 +11,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tui.console.base_app import BaseApp
-from tui.console.screens.breakpoints import (
-    FRAMELESS,
-    MIN_FRAMED_ROWS,
-    NARROW,
-    NORMAL,
-    SHORT,
-    TALL,
-    WIDE,
-    apply_breakpoints,
-)
+from tui.console.screens import breakpoints
 from tui.console.screens.dialog import TextDialog
 from tui.console.screens.help import format_help, list_bindings
 from tui.console.widgets.filter_bar import FilterBar
@@ -47,8 +38,8 @@ REMOTE_SHELL_BINDINGS: tuple[BindingType, ...] = (
 class MainScreen(Screen[None]):
     """A screen that is drawn from data on the app's tick."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, NARROW), (110, NORMAL), (170, WIDE)]  # noqa: RUF012 - Textual declares it so
-    VERTICAL_BREAKPOINTS = [(0, SHORT), (34, TALL)]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = breakpoints.HORIZONTAL_BREAKPOINTS
+    VERTICAL_BREAKPOINTS = breakpoints.VERTICAL_BREAKPOINTS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "slash", "filter", "Filter", key_display="/", tooltip="Filter rows by text", id="filter", priority=True
@@ -78,7 +69,7 @@ class MainScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out the headline, the panes, and the keys."""
-        apply_breakpoints(self)
+        breakpoints.apply_breakpoints(self)
         yield self.headline
         yield from self.compose_panes()
         yield FilterBar()
@@ -95,7 +86,7 @@ class MainScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Drop the frames on a very low screen."""
-        self.set_class(event.size.height < MIN_FRAMED_ROWS, FRAMELESS)
+        self.set_class(event.size.height < breakpoints.MIN_FRAMED_ROWS, breakpoints.FRAMELESS)
 
     def tick(self) -> None:
         """Show what is new; called 15 times per second while the screen is visible."""
@@ -145,6 +136,10 @@ class MainScreen(Screen[None]):
     def action_export(self) -> None:
         """Write a report of the run."""
         self.actions.runs.report(self.reportable())
+
+    def action_stop_run(self) -> None:
+        """Ask, then stop the run. No key of a read-only screen does this."""
+        self.actions.runs.stop(self.chosen_run())
 
     def action_equivalents(self) -> None:
         """Show the commands that do in a shell what keys do here."""

@@ -11,6 +11,10 @@ SHORT, TALL = "-short", "-tall"
 FRAMELESS, MIN_FRAMED_ROWS = "-frameless", 14
 """Rows of a screen below which frames would leave too few rows inside."""
 
+HORIZONTAL_BREAKPOINTS = [(0, NARROW), (110, NORMAL), (170, WIDE)]
+VERTICAL_BREAKPOINTS = [(0, SHORT), (34, TALL)]
+"""The breakpoints of main screens: columns or rows, and the class from there on."""
+
 
 def apply_breakpoints(screen: Screen[Any]) -> None:
     """Give a screen the classes of its breakpoints before its first layout: Textual does after it, and all jumps."""

@@ -375,10 +375,6 @@ class ActingPodScreen(PodScreen):
         """Ask, then start, stop or delete the chosen slice."""
         self.actions.slices.change(self.chosen_slice(), action)
 
-    def action_stop_run(self) -> None:
-        """Ask, then stop the chosen run."""
-        self.actions.runs.stop(self.chosen_run())
-
     def action_shell(self) -> None:
         """Open a shell on the chosen worker."""
         self.actions.remote_shell.open_shell(self.chosen_slice(), self.chosen_worker())

@@ -338,10 +338,6 @@ class ActingRunScreen(RunScreen):
         *REMOTE_SHELL_BINDINGS,
     ]
 
-    def action_stop_run(self) -> None:
-        """Ask, then stop this run."""
-        self.actions.runs.stop(self.chosen_run())
-
     def action_new_run(self) -> None:
         """Ask what to launch, with this run's slice and command filled in."""
         self.actions.launching.ask_repeat(self.chosen_run())

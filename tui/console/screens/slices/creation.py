@@ -43,7 +43,8 @@ class CreationDialog(LiveDialog[None]):
     ]
 
     def __init__(self, progress: CreationProgress, ask_new_slice: Callable[[], None]) -> None:
-        super().__init__(title=f"create {progress.path}", classes="-scripts" if progress.has_script else "")
+        classes = "-scripts" if progress.request.has_startup_script else ""
+        super().__init__(title=f"create {progress.path}", classes=classes)
         self.progress = progress
         self._ask_new_slice = ask_new_slice
         node = (SLICE_COLUMN,) if len(progress.request.slice_names) > 1 else ()
