@@ -23,7 +23,7 @@ from tui.text.printable import format_count
 if TYPE_CHECKING:
     from tui.operator import NoRecordError, Operator, RunDirectory
 
-    Doomed = RunDirectory | NoRecordError
+    Target = RunDirectory | NoRecordError
     """A run to delete: its directory, or the error for its unreadable record."""
 
 KEEPER_EXIT_TIMEOUT_S = 30.0
@@ -69,19 +69,19 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
         what = "no runs given" if not refs else "give either runs or --older-than, not both"
         raise UsageError(what, remedy="tpu-tui runs delete RUN …, or tpu-tui runs delete --older-than 7d")
     candidates = [await _find_run(ref, operator) for ref in refs] or await _older(operator, args.older_than)
-    chosen = list({doomed.path: doomed for doomed in candidates}.values())
+    chosen = list({target.path: target for target in candidates}.values())
     if LAST in refs:
         _require_a_name(chosen, yes=args.yes)
-    refused = {doomed.path: problem for doomed in chosen if (problem := await _refusal(doomed, location, operator))}
-    deletable = [doomed for doomed in chosen if doomed.path not in refused]
+    refused = {target.path: problem for target in chosen if (problem := await _refusal(target, location, operator))}
+    deletable = [target for target in chosen if target.path not in refused]
     confirmed = args.yes or not deletable or await _confirm(deletable, location, operator, out)
     rows, code = [], 0
-    for doomed in chosen:
-        problem = refused.get(doomed.path) or (
-            await _problem_of_deleting(doomed, location, operator) if confirmed else None
+    for target in chosen:
+        problem = refused.get(target.path) or (
+            await _problem_of_deleting(target, location, operator) if confirmed else None
         )
-        rows.append(_row(doomed, problem, confirmed=confirmed))
-        code = max(code, _print_result(doomed, problem, out) if problem or confirmed else ANSWER_IS_NO)
+        rows.append(_row(target, problem, confirmed=confirmed))
+        code = max(code, _print_result(target, problem, out) if problem or confirmed else ANSWER_IS_NO)
     if not confirmed:
         out.note("Nothing was deleted.")
     if out.as_json:
@@ -91,30 +91,30 @@ async def delete_runs(args: argparse.Namespace, operator: Operator, out: Output)
     return code
 
 
-def _row(doomed: Doomed, problem: TpuTuiError | None, *, confirmed: bool) -> dict[str, Any]:
+def _row(target: Target, problem: TpuTuiError | None, *, confirmed: bool) -> dict[str, Any]:
     if problem is not None:
-        return {"run": doomed.id, "deleted": False, "detail": problem.sentence}
-    detail = _NOT_CONFIRMED if not confirmed else _HERE_ONLY if _is_damaged(doomed) else None
-    return {"run": doomed.id, "deleted": confirmed, "detail": detail}
+        return {"run": target.id, "deleted": False, "detail": problem.sentence}
+    detail = _NOT_CONFIRMED if not confirmed else _HERE_ONLY if _is_damaged(target) else None
+    return {"run": target.id, "deleted": confirmed, "detail": detail}
 
 
-def _print_result(doomed: Doomed, problem: TpuTuiError | None, out: Output) -> int:
+def _print_result(target: Target, problem: TpuTuiError | None, out: Output) -> int:
     """Print the result for one run; return its exit code."""
     if problem is not None:
         out.problem(problem)
         return problem.exit_code
     if not out.as_json:
-        out.text(f"{doomed.id} deleted {_HERE_ONLY}" if _is_damaged(doomed) else f"{doomed.id} deleted")
+        out.text(f"{target.id} deleted {_HERE_ONLY}" if _is_damaged(target) else f"{target.id} deleted")
     return 0
 
 
-def _is_damaged(doomed: Doomed) -> bool:
+def _is_damaged(target: Target) -> bool:
     from tui.operator import NoRecordError
 
-    return isinstance(doomed, NoRecordError)
+    return isinstance(target, NoRecordError)
 
 
-def _require_a_name(chosen: Sequence[Doomed], *, yes: bool) -> None:
+def _require_a_name(chosen: Sequence[Target], *, yes: bool) -> None:
     """Refuse `last` where no question shows which run that is. Raises UsageError."""
     if yes or not has_terminal():
         raise UsageError(
@@ -124,32 +124,32 @@ def _require_a_name(chosen: Sequence[Doomed], *, yes: bool) -> None:
         )
 
 
-async def _confirm(chosen: Sequence[Doomed], location: str, operator: Operator, out: Output) -> bool:
+async def _confirm(chosen: Sequence[Target], location: str, operator: Operator, out: Output) -> bool:
     """List what will be deleted and ask. Raises UsageError without a terminal."""
     runs = format_count(len(chosen), "run")
     place = _PLACES[location] if len(chosen) > 1 else _PLACES[location].replace("their", "its")
     require_terminal("delete", why=f"this would delete {_names(chosen)} {place}")
     out.note(f"This permanently deletes {runs} with all logs {place}:")
-    for doomed in chosen:
-        out.note(f"  {_describe(doomed, operator)}")
+    for target in chosen:
+        out.note(f"  {_describe(target, operator)}")
     return await agrees("Delete?")
 
 
-def _names(chosen: Sequence[Doomed]) -> str:
+def _names(chosen: Sequence[Target]) -> str:
     more = len(chosen) - _NAMED_AT_MOST
-    return ", ".join(doomed.id for doomed in chosen[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(target.id for target in chosen[:_NAMED_AT_MOST]) + (f" and {more} more" if more > 0 else "")
 
 
-def _describe(doomed: Doomed, operator: Operator) -> str:
+def _describe(target: Target, operator: Operator) -> str:
     """Describe a run to delete: its state, its size here, and the workers it ran on."""
     from tui.operator import NoRecordError
     from tui.text.ranks import format_workers
 
-    size = f"{_bytes_in(doomed.path) / 1e6:,.1f} MB here"
-    if isinstance(doomed, NoRecordError):
-        return f"{doomed.id} · unreadable · {size} · its workers are unknown"
-    workers = format_workers(worker.index for worker in doomed.run.workers) if doomed.run.workers else "no workers"
-    return f"{doomed.id} · {operator.runs.status_of(doomed).state} · {size} · {workers} of {doomed.run.slice}"
+    size = f"{_bytes_in(target.path) / 1e6:,.1f} MB here"
+    if isinstance(target, NoRecordError):
+        return f"{target.id} · unreadable · {size} · its workers are unknown"
+    workers = format_workers(worker.index for worker in target.run.workers) if target.run.workers else "no workers"
+    return f"{target.id} · {operator.runs.status_of(target).state} · {size} · {workers} of {target.run.slice}"
 
 
 def _bytes_in(directory: Path) -> int:
@@ -162,48 +162,48 @@ def _bytes_in(directory: Path) -> int:
     return total
 
 
-async def _find_run(ref: str, operator: Operator) -> Doomed:
+async def _find_run(ref: str, operator: Operator) -> Target:
     """Find a run to delete; a part of its ID must consist of whole words, which guards against typing errors."""
     from tui.operator import NoRecordError
 
-    doomed: Doomed
+    target: Target
     try:
-        doomed = await operator.runs.find(ref)
+        target = await operator.runs.find(ref)
     except NoRecordError as damaged:
-        doomed = damaged
-    if ref != LAST and os.sep not in ref and ref in doomed.id and f"-{ref}-" not in f"-{doomed.id}-":
+        target = damaged
+    if ref != LAST and os.sep not in ref and ref in target.id and f"-{ref}-" not in f"-{target.id}-":
         raise UsageError(
-            f"{ref!r} is too short a part of {doomed.id} to delete that run",
-            remedy=f"use the whole ID: tpu-tui runs delete {doomed.id}",
+            f"{ref!r} is too short a part of {target.id} to delete that run",
+            remedy=f"use the whole ID: tpu-tui runs delete {target.id}",
         )
-    return doomed
+    return target
 
 
-async def _refusal(doomed: Doomed, location: str, operator: Operator) -> TpuTuiError | None:
+async def _refusal(target: Target, location: str, operator: Operator) -> TpuTuiError | None:
     """Return the error that forbids deleting a run there; None where it is allowed."""
     from tui.operator import NoRecordError
 
-    if isinstance(doomed, NoRecordError):
+    if isinstance(target, NoRecordError):
         if location != WORKERS:
             return None
-        remedy = f"delete it here with tpu-tui runs delete {doomed.id}; tpu-tui runs then finds it on its workers"
-        return UsageError(f"{doomed.id} cannot be deleted on its workers", why=doomed.sentence, remedy=remedy)
+        remedy = f"delete it here with tpu-tui runs delete {target.id}; tpu-tui runs then finds it on its workers"
+        return UsageError(f"{target.id} cannot be deleted on its workers", why=target.sentence, remedy=remedy)
     try:
-        is_live = await _is_live(doomed, operator)
+        is_live = await _is_live(target, operator)
     except TpuTuiError as error:
         return error
-    return UsageError(f"{doomed.id} is live", remedy=f"stop it first: tpu-tui stop {doomed.id}") if is_live else None
+    return UsageError(f"{target.id} is live", remedy=f"stop it first: tpu-tui stop {target.id}") if is_live else None
 
 
-async def _problem_of_deleting(doomed: Doomed, location: str, operator: Operator) -> TpuTuiError | None:
+async def _problem_of_deleting(target: Target, location: str, operator: Operator) -> TpuTuiError | None:
     """Delete one run; return what prevented it, if anything did."""
     from tui.operator import NoRecordError
 
     try:
-        if isinstance(doomed, NoRecordError):
-            operator.runs.delete_unreadable(doomed, anyway=location == HERE)
+        if isinstance(target, NoRecordError):
+            operator.runs.delete_unreadable(target, anyway=location == HERE)
         else:
-            await _delete(doomed, location, operator)
+            await _delete(target, location, operator)
     except TpuTuiError as error:
         return error
     return None
