@@ -177,6 +177,15 @@ async def test_the_cursor_stays_on_top_until_it_is_moved_and_comes_back_there_wi
         assert table.cursor_key == "worst"
 
 
+async def test_cells_without_a_sort_value_sort_by_what_they_show_unknown_last_both_ways() -> None:
+    table = RowTable((Column("size", "size", 8),))
+    async with WidgetApp(table).run_test(size=(60, 10)):
+        table.show([TableRow(text, (Cell(text),)) for text in ("10", "–", "9", "none")])
+        for expected in (["9", "10", "none", "–"], ["none", "10", "9", "–"]):
+            table.action_sort("size")
+            assert [table.row_key(row) for row in range(4)] == expected
+
+
 async def test_rows_sort_by_any_column_and_unknown_stays_last() -> None:
     table = RowTable(COLUMNS)
     async with WidgetApp(table).run_test(size=(40, 12)):

@@ -1,4 +1,4 @@
-"""`attach`: follow a run: its lines on stdout, its events on stderr."""
+"""`attach`: print a run's lines on stdout and its events on stderr until it ends."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class TextFilter(LineSource):
 
     def __init__(self, source: LineSource, text: str) -> None:
         self._source = source
-        self._needle = text.encode().lower()  # ASCII only, as the lines are: a text always finds itself
+        self._needle = text.encode().lower()  # lowers ASCII only, as in the lines: a text always finds itself
         self._searched = 0
         """Number of the next line to look at."""
         self._found = array("q")

@@ -50,7 +50,7 @@ def format_headline(feed: Feed, now: float, seconds_per_step: float | None = Non
     snapshot = feed.snapshot
     first = _identity(feed, now)
     if not feed.has_caught_up:
-        figures = _while_reading(feed)
+        figures = _format_reading(feed)
     else:
         figures = _figures(snapshot, feed, seconds_per_step) if snapshot is not None and len(snapshot) else []
     return [first, figures] if figures else [first]
@@ -64,7 +64,7 @@ def format_reading_progress(feed: Feed) -> str:
     return "reading …" if share is None else f"reading {min(99, int(share * 100))} %"
 
 
-def _while_reading(feed: Feed) -> list[Cell]:
+def _format_reading(feed: Feed) -> list[Cell]:
     """Return how far the logs were read, and the newest figures, found at their ends."""
     figures = feed.newest
     newest = "" if figures is None or is_launching(feed.status) else str(figures)
@@ -164,12 +164,12 @@ def find_problem(
     last_lines = [] if worker is None else feed.last_lines(worker, QUOTED_LINES)
     lines: list[tuple[str, str]] = []
     if is_unattended(status, now):
-        lines.append(_alone(status.run.id, attends=attends, reads=reads))
+        lines.append(_explain_unattended(status.run.id, attends=attends, reads=reads))
     if status.disk_is_full and not status.state.is_over:
         lines.append((DISK_FULL_TEXT, "bad"))
-    lines += _of_the_run(status, bool(last_lines))
+    lines += _list_run_problems(status, bool(last_lines))
     if status.state.is_over:
-        lines += [*list_ended_run_findings(feed), *_missing(feed)]
+        lines += [*list_ended_run_findings(feed), *_list_missing_cores(feed)]
     elif is_live(status):
         lines += _core_problems(feed, frozenset() if reads else stale_workers(status, now))
     lines += error
@@ -192,10 +192,10 @@ def _core_problems(feed: Feed, unseen: frozenset[int]) -> list[tuple[str, str]]:
     """Return what is wrong with the cores of a live run or a saved log, once all of it was read."""
     if feed.snapshot is None or not len(feed.snapshot) or not feed.has_caught_up:
         return []
-    return [*find_live_core_problems(feed.status, feed.snapshot, unseen), *_missing(feed)]
+    return [*find_live_core_problems(feed.status, feed.snapshot, unseen), *_list_missing_cores(feed)]
 
 
-def _missing(feed: Feed) -> list[tuple[str, str]]:
+def _list_missing_cores(feed: Feed) -> list[tuple[str, str]]:
     """Return the cores of the slice without a single line, once all logs were read."""
     if feed.status is None or not feed.has_caught_up:
         return []
@@ -219,14 +219,14 @@ def explain_failed_launch(status: RunStatus | None, worker: object) -> tuple[str
     return None
 
 
-def _alone(run_id: str, *, attends: bool, reads: bool) -> tuple[str, str]:
+def _explain_unattended(run_id: str, *, attends: bool, reads: bool) -> tuple[str, str]:
     if reads:
         return "No keeper: restarts and on-end actions are off. This console copies the logs itself", "warn"
     soon = ". This console starts one within ten minutes" if attends else ""
     return f"{NO_KEEPER_TEXT}{soon}. tpu-tui attach {run_id} starts one now", "bad"
 
 
-def _of_the_run(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
+def _list_run_problems(status: RunStatus, is_quoted: bool) -> list[tuple[str, str]]:
     lines: list[tuple[str, str]] = []
     if status.cause:
         cause = status.short_cause if is_quoted or status.is_training_again else status.cause

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from tui.console.widgets.tables.line_table import LineTable
 from tui.console.widgets.tables.table_columns import Cell
+from tui.text.numbers import parse_integer
 
 UNKNOWN_TEXTS = ("", "–")
 
@@ -30,7 +31,9 @@ class TableRow:
 
 def _read_cell(cell: Cell) -> int | str | None:
     """Return what rows are sorted by that show this cell: a whole number, a text, or None where it is unknown."""
-    return int(cell.text) if cell.text.isdecimal() else None if cell.text in UNKNOWN_TEXTS else cell.text
+    if (number := parse_integer(cell.text)) is not None:
+        return number
+    return None if cell.text in UNKNOWN_TEXTS else cell.text
 
 
 class RowTable(LineTable):
