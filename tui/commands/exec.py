@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tui.commands.parser.argument_types import positive_seconds
@@ -126,9 +126,9 @@ async def execute_command(args: argparse.Namespace, operator: Operator, out: Out
         if progress.unread:
             raise BrokenPipeError from None
         cut = {rank: progress.running[rank].partial_result() for rank in progress.running if rank not in answers}
-        _print_results(args, out, ranks, answers, problems, cut)
+        _print_results(args, out, ranks, {**answers, **cut}, problems, interrupted=cut)
         raise
-    _print_results(args, out, ranks, answers, problems, {})
+    _print_results(args, out, ranks, answers, problems)
     if problems:
         return OutOfReachError.exit_code
     return 0 if all(answer.ok for answer in answers.values()) else ANSWER_IS_NO
@@ -144,17 +144,17 @@ def _print_results(
     args: argparse.Namespace,
     out: Output,
     ranks: Sequence[int],
-    answers: dict[int, CommandResult],
-    problems: dict[int, TpuTuiError],
-    cut: dict[int, CommandResult],
+    results: Mapping[int, CommandResult],
+    problems: Mapping[int, TpuTuiError],
+    interrupted: Collection[int] = (),
 ) -> None:
-    """Print the results; `cut` holds the partial results of interrupted commands."""
+    """Print the results; those of `interrupted` workers are partial."""
     if out.as_json:
-        out.rows(_row(rank, answers.get(rank) or cut.get(rank), problems.get(rank)) for rank in ranks)
+        out.rows(_row(rank, results.get(rank), problems.get(rank)) for rank in ranks)
     else:
-        _print_grouped(answers, cut, out, endings_only=args.live)
+        _print_grouped(results, interrupted, out, endings_only=args.live)
     out.problems([problems[rank] for rank in sorted(problems)])
-    unanswered = [rank for rank in ranks if rank not in answers and rank not in problems]
+    unanswered = [rank for rank in ranks if rank not in problems and (rank in interrupted or rank not in results)]
     if unanswered:
         out.note(f"Interrupted: no answer yet from {name_ranks('worker', unanswered)}.")
 
@@ -173,7 +173,7 @@ def _row(rank: int, answer: CommandResult | None, problem: TpuTuiError | None) -
 
 
 def _print_grouped(
-    answers: dict[int, CommandResult], cut: dict[int, CommandResult], out: Output, *, endings_only: bool
+    results: Mapping[int, CommandResult], interrupted: Collection[int], out: Output, *, endings_only: bool
 ) -> None:
     """Print one block for each distinct outcome, headed by its workers as a range (as `clush -b` does).
 
@@ -181,14 +181,11 @@ def _print_grouped(
     """
     from tui.operator.output_groups import SharedOutput, describe_ending, format_heading, group_outputs
 
-    ended = [
-        *((rank, answer, describe_ending(answer)) for rank, answer in answers.items()),
-        *((rank, answer, "interrupted") for rank, answer in cut.items()),
-    ]
-    groups = group_outputs(
-        (rank, SharedOutput(b"", b"", ending) if endings_only else SharedOutput(answer.stdout, answer.stderr, ending))
-        for rank, answer, ending in ended
-    )
+    def outcome_of(rank: int, result: CommandResult) -> SharedOutput:
+        ending = "interrupted" if rank in interrupted else describe_ending(result)
+        return SharedOutput(b"", b"", ending) if endings_only else SharedOutput(result.stdout, result.stderr, ending)
+
+    groups = group_outputs((rank, outcome_of(rank, result)) for rank, result in results.items())
     for outcome, ranks in groups:
         text = f"── {format_heading(outcome, ranks)}"
         out.text(text) if len(groups) > 1 else out.note(text)
@@ -196,7 +193,7 @@ def _print_grouped(
             out.remote_text([outcome.stdout])
         if outcome.stderr:
             out.remote_text([outcome.stderr], on_stderr=True)
-    left_out = {rank: answer.omitted for rank, answer in {**answers, **cut}.items() if answer.omitted}
+    left_out = {rank: result.omitted for rank, result in results.items() if result.omitted}
     if left_out and not endings_only:
         from tui.operator.slices import EXEC_OUTPUT_BYTES
 

@@ -147,9 +147,7 @@ def _expected_cores(feed: Feed) -> int | None:
     return max(per_worker * len(status.run.workers), len(snapshot or ()))
 
 
-def find_problem(
-    feed: Feed, now: float, *, attends: bool = False, reads: bool = False, problem: TpuTuiError | None = None
-) -> Problem:
+def find_problem(feed: Feed, now: float, *, attends: bool, reads: bool, problem: TpuTuiError | None) -> Problem:
     """Return what needs attention: the failure with the worker's last lines, lost links, NaN, stragglers, notes.
 
     For an unattended run, `attends` means that this console starts a keeper by itself, `reads` that it reads

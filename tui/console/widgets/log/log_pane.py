@@ -128,11 +128,11 @@ class LogPane(LineView):
         self.tick()
         self.refresh()
 
-    def tick(self, budget: int = TICK_BUDGET_BYTES) -> None:
+    def tick(self) -> None:
         """Read new lines; repaint only if the visible ones differ, and not for every screenful."""
         if self._shown is None:
             return
-        (self._found or self._shown).advance(budget)
+        (self._found or self._shown).advance(TICK_BUDGET_BYTES)
         count, now = self._shown.count, time.monotonic()
         grows_fast = count - self._painted_count >= self.room.height
         if self._window_at is not None and grows_fast and now - self._painted_at < PAINT_INTERVAL_S:
