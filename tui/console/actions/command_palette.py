@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Entry = tuple[str, str, Callable[[], object]]
 MAX_RUNS = 30
-SLICE_CHANGES = {
+CHANGE_EFFECTS = {
     "start": "asks first; it costs money from then on",
     "stop": "asks first; keeps its disk, releases its TPU",
     "delete": "asks for its name",
@@ -77,7 +77,7 @@ def _slice_entries(screen: MainScreen, slice_: Slice) -> Iterator[Entry]:
     yield f"Shell on {name}", "opens SSH in this terminal", shell
     ask_command = partial(actions.remote_shell.ask_command, slice_)
     yield f"Exec on {name}", "run a command on every worker; equal outputs are grouped", ask_command
-    for action, text in SLICE_CHANGES.items():
+    for action, text in CHANGE_EFFECTS.items():
         if not explain_impossible(slice_, action):
             yield f"{action.capitalize()} {name}", text, partial(actions.slices.change, slice_, action)
 

@@ -73,7 +73,7 @@ class ExecDialog(LiveDialog[None]):
         *,
         earlier: Sequence[str] = (),
     ) -> None:
-        super().__init__(title=f"exec on {slice_.name}", classes="-answers")
+        super().__init__(title=f"exec on {slice_.name}")
         self._slice = slice_
         self._begin = begin
         self._give_up = give_up

@@ -70,9 +70,9 @@ class RunScreen(MainScreen):
         self._at = at
         self._upper_pane = "cores"
         self._trouble = ProblemPanel(id="trouble")
-        self._cores = CoresPane(id="pane-cores")
+        self._cores = CoresPane()
         self._charts = ChartPanes(id="pane-charts")
-        self._logs = LogsPane(feed, id="pane-logs")
+        self._logs = LogsPane(feed)
         self._panes = dict(zip(PANES, (self._cores, self._charts, self._logs), strict=True))
         self._upper = Horizontal(self._cores, self._charts, id="upper")
         self._lower = Container(self._logs, id="lower")

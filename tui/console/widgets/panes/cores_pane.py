@@ -25,11 +25,11 @@ CORES, PHASES = "cores", "phases"
 class CoresPane(Pane):
     """Two tables, of which one is visible, filled from the feed."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
+    def __init__(self) -> None:
         self.cores = CoreTableWidget(id=CORES)
         self.phases = RowTable(launch_phases.PHASE_COLUMNS, empty="Waiting for the first event", id=PHASES)
         self._tables = ContentSwitcher(self.phases, self.cores, initial=PHASES)
-        super().__init__("cores", self._tables, id=id)
+        super().__init__("cores", self._tables, id="pane-cores")
 
     @property
     def table(self) -> LineTable:

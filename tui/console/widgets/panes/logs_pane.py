@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class LogsPane(Pane):
     """One log at a time, of the newest attempt."""
 
-    def __init__(self, feed: Feed, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name for it
+    def __init__(self, feed: Feed) -> None:
         self.log_pane = LogPane(id="log")
         self._tabs = TabBar(id="log-tabs")
-        super().__init__("logs", Vertical(self._tabs, self.log_pane), id=id)
+        super().__init__("logs", Vertical(self._tabs, self.log_pane), id="pane-logs")
         self._feed = feed
         self._source: LineSource | None = None
         self._attempt = 0
