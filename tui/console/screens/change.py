@@ -28,7 +28,7 @@ class ChangeDialog(LiveDialog[None]):
 
     Enter changes nothing, because the harmless button has the focus: `y` or the other button begins the change.
     If a name is given, it has to be typed first. `command` are the words of tpu-tui's equivalent command, `labels`
-    those of the two buttons.
+    those of the two buttons, the harmless one first.
     """
 
     AUTO_FOCUS = "#name, #leave"

@@ -88,7 +88,7 @@ class LaunchDialog(FormDialog["str | None"]):
         )
 
     def on_mount(self) -> None:
-        """Show the hint in place of the preview, after which alone Launch is enabled."""
+        """Show a hint, and disable Launch until there is a preview."""
         self.query_one("#launch", Button).disabled = True
         self._show_preview(ASK)
 
