@@ -93,7 +93,7 @@ class Rehearsal:
         accuracies = accuracy_figures(epoch)
         for local, core in enumerate(self.cores if self.format.test else ()):
             figures = self._sample(local, core, epoch, 0, epoch * self.options.steps)
-            if figures is not None:
+            if figures is not None and core not in self.options.straggler:
                 self._print_all(self.format.test, **figures, **accuracies)
         now = datetime.now()
         samples = self.options.steps * BATCH
@@ -128,12 +128,13 @@ class Rehearsal:
             self._pace(1)
 
     def _sample(self, local: int, core: int, epoch: int, step: int, total: int) -> dict[str, Any] | None:
-        """Return a core's figures at this step; None for a straggler, which prints only every third step."""
-        is_slow = core in self.options.straggler
-        if is_slow and step % STRAGGLER_FACTOR:
-            return None
-        factor = STRAGGLER_FACTOR if is_slow else 1
-        rate = TYPICAL_RATE * self.random.uniform(0.95, 1.05) / factor
+        """Return a core's figures at this step; None for a straggler, which makes every third one."""
+        rate = TYPICAL_RATE * self.random.uniform(0.95, 1.05)
+        if core in self.options.straggler:
+            if total % STRAGGLER_FACTOR:
+                return None
+            total, rate = total // STRAGGLER_FACTOR, rate / STRAGGLER_FACTOR
+            epoch, step = total // self.options.steps + 1, total % self.options.steps
         loss = 0.4 + 6.5 * math.exp(-3 * total / max(50, self.options.steps * self.options.epochs))
         loss += self.random.gauss(0, 0.02)
         if any(core == nan_core and total >= nan_step for nan_core, nan_step in self.options.nan):
@@ -141,9 +142,9 @@ class Rehearsal:
         former, self._former_loss = self._former_loss, loss
         figures = step_figures(
             epoch=epoch,
-            step=step // factor,
+            step=step,
             steps=self.options.steps,
-            total=total // factor,
+            total=total,
             loss=loss,
             rate=rate,
         )
