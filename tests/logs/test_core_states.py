@@ -167,6 +167,22 @@ class TestStates:
         assert [row.state for row in snapshot.rows()] == [state, "ended", "ended"]
         assert snapshot.straggling.tolist() == [True, False, False]
 
+    @pytest.mark.parametrize("ends", [False, True])
+    def test_a_worker_that_hangs_makes_no_figure_of_the_run_and_a_slow_one_does(self, ends: bool) -> None:
+        demux = Demux()
+        for step in range(60):
+            for core in range(4):
+                if (core == 0 and step >= 20) or (core == 1 and step % 4):
+                    continue
+                line = training(core=core, step=step // 4 if core == 1 else step, rate="100.00")
+                demux.feed(core, f"{line}\n".encode(), now=1000.0 + step)
+            snapshot = demux.snapshot(now=1000.0 + step + 0.9)
+            assert (snapshot.rate_total, snapshot.going_on) == ((400.0, 4) if step < 23 else (300.0, 3)), step
+        for worker in range(4) if ends else ():
+            demux.set_ended(worker, True)
+        snapshot = demux.snapshot(now=1065.0)
+        assert (snapshot.rate_total, snapshot.rate_source) == (300.0, "3 of 4 cores")
+
     def test_the_jobs_last_line_ends_a_saved_log(self) -> None:
         assert only(training(), "Total Train Time: 0:41:25").state == "ended"
 

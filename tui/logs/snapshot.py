@@ -111,7 +111,7 @@ class Snapshot:
     pace: Floats
     """Each core's rate as a share of the median core's, over its newest few samples; NaN unknown."""
     counting: Bools
-    """Cores that make the pod's figures: those neither ended nor silent; once all have ended, the last ones."""
+    """Cores that make the pod's figures: those neither ended, silent nor hung; once all have ended, the last ones."""
     behind: Bools
     """Cores that are behind the others, whatever `state` says."""
     slow: Bools
@@ -219,6 +219,12 @@ class Snapshot:
     def reporting(self) -> int:
         """Return the number of cores with at least one step."""
         return int(np.count_nonzero(self.state != CoreState.WAITING))
+
+    @property
+    def going_on(self) -> int:
+        """Return the number of cores that print lines now: those neither ended, silent nor hung."""
+        has_stopped = np.isin(self.state, (CoreState.ENDED, CoreState.SILENT))
+        return int(np.count_nonzero(self.counting & ~has_stopped))
 
     def cores_in(self, state: CoreState) -> tuple[int | None, ...]:
         """Return the cores in a state, ascending."""

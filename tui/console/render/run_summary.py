@@ -21,7 +21,6 @@ from tui.console.render.pod_rows import format_exit_codes, get_run_seconds
 from tui.console.render.safe_text import decode_visible_line, format_number
 from tui.console.widgets.problem_panel import Problem, make_problem
 from tui.console.widgets.tables.table_columns import Cell
-from tui.logs.snapshot import CoreState
 from tui.pod.run import RunState
 from tui.reports.rates import rate_in_short
 from tui.reports.status import missing_of_run
@@ -123,11 +122,10 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> 
 
 
 def _reporting(snapshot: Snapshot, feed: Feed) -> int:
-    """Return the number of reporting cores: in a live run without ended and silent ones, none during a launch."""
+    """Return the number of reporting cores: in a live run those that print lines now, none during a launch."""
     if feed.status is None or feed.status.state.is_over:
         return snapshot.reporting
-    quiet = len(snapshot.cores_in(CoreState.ENDED)) + len(snapshot.cores_in(CoreState.SILENT))
-    return 0 if is_launching(feed.status) else snapshot.reporting - quiet
+    return 0 if is_launching(feed.status) else snapshot.going_on
 
 
 def count_expected_rows(feed: Feed) -> int:

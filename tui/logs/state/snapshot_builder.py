@@ -55,12 +55,16 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     ended = np.array([source.ended for source in state.sources], bool)[slots]
     usual = _usual(state, rows, now)
     goes_on = sampled & ~ended
-    silent = _silent(state, rows, now if goes_on.any() else None, usual)
+    at = now if goes_on.any() else None
+    silent = _quiet(state, rows, at, np.fmax(state.thresholds.silent, SILENT_INTERVALS * usual))
     counting = _first_with_any(goes_on & ~silent, sampled & ~silent, sampled)
     lag, middle = _lags(position, counting)
     if state.epochs.offset is not None:
         epoch = np.where((epoch == UNKNOWN) & sampled, wraps + state.epochs.offset, epoch)
     late = find_behind(lag, usual, table.stride, state.thresholds)
+    lines = np.maximum(table.column("count")[rows], 1)  # a slow core has fewer, at longer intervals
+    hung = late & _quiet(state, rows, at, SILENT_INTERVALS * usual * lines.max(initial=1) / lines) & (not partial)
+    counting = _first_with_any(counting & ~hung, counting)
     pace, slow = measure_paces(table.recent, rows, columns["rate_kind"], counting, state.thresholds)
     slow &= sampled
     if partial:
@@ -267,9 +271,9 @@ def _newest_date(table: CoreTable, rows: Ints) -> float:
     return float(np.fmax.reduce(table.column("time")[rows][dated], initial=-np.inf))
 
 
-def _silent(state: DemuxState, rows: Ints, now: float | None, usual: float) -> Bools:
-    """Return which rows have been silent for too long: by the clock in a live run, else compared with other cores."""
-    table, patience = state.table, np.fmax(state.thresholds.silent, SILENT_INTERVALS * usual)
+def _quiet(state: DemuxState, rows: Ints, now: float | None, patience: float | Floats) -> Bools:
+    """Return which rows have been quiet for longer: by the clock in a live run, else compared with other cores."""
+    table = state.table
     seen = table.column("seen")[rows]
     if np.isfinite(seen).any():
         quiet: Bools = (np.fmax.reduce(seen) if now is None else now) - seen > patience
