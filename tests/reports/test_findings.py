@@ -234,6 +234,7 @@ def test_where_lines_name_no_cores_the_workers_are_named() -> None:
         "Workers 1-5 have a loss that is not a finite number, since step 0."
         in summarize(RunFacts("a"), snapshot).remarks
     )
+    assert (snapshot.noun, snapshot.rate_source) == ("worker", "median worker")
 
 
 def test_a_core_is_reported_once_if_several_sources_found_it(directory: RunDirectory) -> None:

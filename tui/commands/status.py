@@ -122,7 +122,7 @@ def _print_status(
             rate_in_words(*(document[f"rate_{name}"] for name in ("total", "median", "unit", "source"))),
         ),
         ("waited for data", _format_share(document["data_wait_share"])),
-        (f"{document['noun']}s", document["cores"]),
+        (f"{document['cores_are']}s", document["cores"]),
         ("missing", _format_missing(document)),
         *_found(document, status),
         ("newest byte", None if age is None or age < OLD_FIGURES_S else f"{format_duration(age)} ago"),

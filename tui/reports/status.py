@@ -18,6 +18,7 @@ def status_document(
 ) -> dict[str, Any]:
     """Return what `status --json` and `runs --json` print; figures are None where no log was read.
 
+    `cores` counts what `cores_are`: `core`, or `worker` where no line names a core.
     `newest_arrival` is when the newest byte of the run's logs arrived (Unix time).
     """
     spread = snapshot.loss_spread if snapshot is not None else None
@@ -43,7 +44,7 @@ def status_document(
         "rate_source": snapshot.rate_source if snapshot is not None else None,
         "data_wait_share": json_figure(snapshot.data_wait_share) if snapshot is not None else None,
         "cores": len(snapshot) if snapshot is not None else None,
-        "noun": snapshot.noun if snapshot is not None else None,
+        "cores_are": snapshot.noun if snapshot is not None else None,
         "cores_expected": status.run.cores_expected,
         "missing_cores": list(missing.cores),
         "missing_on_workers": list(missing.workers),
