@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -99,7 +101,7 @@ def test_a_file_without_workers_is_refused(tmp_path: Path, text: str, what: str)
 def test_a_file_that_is_no_text_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such hosts file"):
         read_hosts(tmp_path / "absent")
-    with pytest.raises(UsageError, match="is a directory"):
+    with pytest.raises(UsageError, match="it is not a regular file"):
         read_hosts(tmp_path)
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe\x00\x80")
@@ -108,15 +110,25 @@ def test_a_file_that_is_no_text_is_refused_in_a_sentence(tmp_path: Path) -> None
     huge = tmp_path / "huge"
     with huge.open("wb") as file:
         file.truncate(2 << 30)
+    with pytest.raises(UsageError, match="it has more than 16 MiB"):
+        read_hosts(huge)
+    huge.write_bytes(b"host\n" * (1 << 20))
     with pytest.raises(UsageError, match="not a hosts file"):
         read_hosts(huge)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="names no worker"):
+        read_hosts(pipe)
+    with subprocess.Popen(["echo", "10.0.0.1"], stdout=subprocess.PIPE) as echo:
+        assert echo.stdout is not None
+        assert len(read_hosts(Path(f"/dev/fd/{echo.stdout.fileno()}")).workers) == 1
 
 
 def test_a_device_without_an_end_is_refused() -> None:
     with pytest.raises(UsageError) as refused:
         read_hosts(Path("/dev/zero"))
 
-    assert refused.value.why == "/dev/zero is larger than 1 MiB"
+    assert refused.value.why == "/dev/zero: it is not a regular file"
 
 
 async def test_the_inventory_has_the_one_slice_and_suggests_it(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tui.cloud.inventory import Inventory, Listing, pick_slice
 from tui.errors import UsageError
 from tui.pod.slice import HOSTS_FILE, Slice
 from tui.pod.worker import MOST_PORT, SSH_PORT, Worker
+from tui.settings.home import read_user_file
 from tui.text.numbers import parse_integer
 
 _UNSAFE_IN_NAME = re.compile(r"[^A-Za-z0-9._-]")
@@ -89,20 +90,19 @@ def _dns_name(host: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = read_user_file(path, pipe=True)
         if len(content) > _MAX_BYTES:
             why = f"{path} is larger than {_MAX_BYTES >> 20} MiB"
             raise UsageError("not a hosts file", why=why, remedy=_WHAT_IT_IS)
         return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageError("no such hosts file", why=str(path), remedy=_WHAT_IT_IS) from None
-    except IsADirectoryError:
-        raise UsageError("the hosts file is a directory", why=str(path), remedy=_WHAT_IT_IS) from None
     except UnicodeDecodeError:
         raise UsageError("the hosts file is not text", why=str(path), remedy=_WHAT_IT_IS) from None
     except OSError as error:
-        raise UsageError("the hosts file cannot be read", why=f"{path}: {error.strerror}") from None
+        raise UsageError(
+            "the hosts file cannot be read", why=f"{path}: {error.strerror}", remedy=_WHAT_IT_IS
+        ) from None
 
 
 def _worker(index: int, entry: str, position: str) -> Worker:

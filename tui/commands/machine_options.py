@@ -12,11 +12,9 @@ from tui.commands.parser.commands import Parser
 from tui.commands.parser.gcloud_types import duration, items, pairs
 from tui.errors import UsageError
 from tui.pod.creation.machine_request import STARTUP_SCRIPT, MachineRequest
+from tui.settings.home import read_user_file
 
 Request = TypeVar("Request", bound=MachineRequest)
-
-_MOST_READ_BYTES = 64 * 1024 * 1024
-"""Most bytes read of a file, far more than metadata holds: a device such as /dev/zero has no end."""
 
 
 def add_machine_options(parser: Parser) -> None:
@@ -80,8 +78,7 @@ def _merge_pairs(given_pairs: list[dict[str, str]] | None) -> dict[str, str]:
 def _text_of(path: str) -> str:
     """Return the text of a file, which may be a pipe of the shell, as in `<(command)`. Raises UsageError."""
     try:
-        with Path(path).expanduser().open("rb") as file:
-            return file.read(_MOST_READ_BYTES).decode()
+        return read_user_file(Path(path).expanduser(), pipe=True).decode()
     except UnicodeDecodeError:
         raise UsageError(f"{path} is not UTF-8 text", remedy="metadata can hold text only") from None
     except RuntimeError:

@@ -36,22 +36,22 @@ def make_private(path: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
-def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
+def open_regular(path: Path | str, flags: int = os.O_RDONLY, *, follow: bool = False, pipe: bool = False) -> int:
     """Open a regular file and return its descriptor. A file that `flags` create is private to its owner.
 
-    Raises OSError, also for a link (unless `follow`), which may lead to any file of the user, and for a pipe or a
-    device, which may be endless.
+    Raises OSError, also for a link (unless `follow`), which may lead to any file of the user, for a device, which may
+    be endless, and for a pipe (unless `pipe`).
     """
     links = 0 if follow else os.O_NOFOLLOW
     try:
         descriptor = os.open(path, flags | links | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno == errno.ENXIO or (
-            error.errno == errno.ELOOP and not follow
-        ):  # a link; a pipe that nothing reads
+        # a pipe that nothing reads, or a link
+        if error.errno == errno.ENXIO or (links and error.errno == errno.ELOOP):
             raise _not_regular(path) from None
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    mode = os.fstat(descriptor).st_mode
+    if not (stat.S_ISREG(mode) or (pipe and stat.S_ISFIFO(mode))):
         os.close(descriptor)
         raise _not_regular(path)
     return descriptor
@@ -76,12 +76,16 @@ def read_regular(path: Path | str, offset: int = 0, size: int | None = None) -> 
         return file.read(available if size is None else min(size, available))
 
 
-def read_user_file(path: Path | str, check: Callable[[os.stat_result], None] | None = None) -> bytes:
+def read_user_file(
+    path: Path | str, check: Callable[[os.stat_result], None] | None = None, *, pipe: bool = False
+) -> bytes:
     """Return the content of a file of the user, which may be a link, if it passes a `check` of its owner and mode.
 
-    Raises OSError, also for a pipe or a device in its place, and for a file that is too long.
+    With `pipe`, it may be a pipe of the shell, as in `<(command)`; one that nothing writes to is empty. Raises
+    OSError, also for anything else in its place, and for a file that is too long.
     """
-    with FileIO(open_regular(path, follow=True)) as file:
+    with os.fdopen(open_regular(path, follow=True, pipe=pipe), "rb") as file:
+        os.set_blocking(file.fileno(), True)
         if check is not None:
             check(os.fstat(file.fileno()))
         content = file.read(MOST_USER_FILE_BYTES + 1)
