@@ -205,3 +205,11 @@ def test_a_small_file_that_claims_to_be_a_huge_image_is_refused_before_memory_is
     for content in (bytes(jpeg), png + encoded(Image.new("RGB", (64, 64)))[33:]):
         with pytest.raises(ValueError, match=f"it has more than {image_decode.MOST_PIXELS} pixels"):
             image_decode.decode(content)
+
+
+def test_a_png_that_claims_a_chunk_of_gigabytes_is_refused_before_memory_is_allocated() -> None:
+    png = encoded(Image.new("RGB", (64, 64)))
+    assert png[37:41] == b"IDAT"
+    with pytest.raises(ValueError, match="it ends in the middle of a chunk"):
+        image_decode.decode(png[:33] + b"\x63" + png[34:])
+    assert image_decode.decode(png + b"\xff" * 100).shape == (64, 64, 3)

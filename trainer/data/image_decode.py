@@ -37,7 +37,8 @@ CROP_AREA, CROP_RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a large image, as Imag
 LOG_RATIO = math.log(CROP_RATIO[0]), math.log(CROP_RATIO[1])
 CROP_TRIES = 10  # tries to draw a box that fits, as in torchvision's RandomResizedCrop
 EVALUATION_MARGIN = 256 / 224  # the image's shorter side before the centre crop, divided by the crop's
-JPEG = b"\xff\xd8\xff"
+JPEG, PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+CHUNK_BYTES = 12  # of a PNG's chunk beside its data: length, kind and checksum
 PLAIN_HEADER = re.compile(rb"P6\s+([1-9]\d{0,8})\s+([1-9]\d{0,8})\s+255\s")  # without comments
 SMALL = 3 * 64 * 64  # values; copying so few takes less time than releasing the interpreter lock
 HALF = 2.0  # decoding at 7/8 … 5/8 of the size takes longer than at full size
@@ -113,6 +114,8 @@ def decode_plain_ppms(contents: Sequence[bytes], side: int | None = None) -> Pix
 def _by_opencv(content: bytes) -> Pixels:
     if not content:
         raise ValueError("it is empty")
+    if content.startswith(PNG):
+        _check_chunks(content)
     try:
         pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION)
     except cv2.error as error:
@@ -122,6 +125,18 @@ def _by_opencv(content: bytes) -> Pixels:
     if pixels is None:
         raise ValueError("it is not an image that OpenCV knows")
     return pixels  # type: ignore[return-value]
+
+
+def _check_chunks(png: bytes) -> None:
+    """Raise ValueError where a chunk of a PNG would end beyond the file: OpenCV reserves up to 4 GB for it first."""
+    offset = len(PNG)
+    while offset < len(png):
+        size = int.from_bytes(png[offset : offset + 4], "big")
+        if offset + size > len(png):
+            raise ValueError("it ends in the middle of a chunk")
+        if png[offset + 4 : offset + 8] == b"IEND":
+            return  # anything may follow
+        offset += CHUNK_BYTES + size
 
 
 def augment_into(out: Planes, picture: Picture, rng: random.Random) -> None:
