@@ -19,6 +19,7 @@ from tests.sshd import OpensshWorker, make_key
 from tests.waiting import until, wait_until
 from tui.errors import UsageError
 from tui.ssh.config.access import Access, Login, local_user, login_for
+from tui.ssh.config.openssh_config import read_config
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
@@ -109,6 +110,12 @@ async def test_an_error_of_ssh_is_quoted(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Bad configuration option: nosuchoption") as caught:
         await _login(tmp_path, "Match all\n NoSuchOption yes\n")
     assert str(tmp_path / "config") in caught.value.remedy
+
+
+async def test_ssh_is_not_asked_about_an_endless_file(tmp_path: Path) -> None:
+    (tmp_path / "config").symlink_to("/dev/zero")
+    with pytest.raises(UsageError, match="it is not a regular file"):
+        await read_config(str(tmp_path / "config"), "worker", None, None, "me")
 
 
 async def test_a_condition_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

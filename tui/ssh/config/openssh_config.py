@@ -12,7 +12,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -99,14 +98,16 @@ def _stamp(path: str) -> _Stamp:
 @functools.lru_cache(maxsize=4096)
 def _read(query: _Query, _: _Stamp) -> HostConfig | str:
     """Return the file's settings; the reason to run `ssh -G` if only ssh can evaluate the file."""
-    problem = "it uses directives that only ssh understands"
-    with suppress(OSError):
-        if not _ONLY_SSH.search(read_user_file(query.path)):
-            try:
-                return _read_here(query)
-            except ValueError as error:  # includes asyncssh's own error and text that is not UTF-8
-                problem = str(error)
-    return problem
+    try:
+        content = read_user_file(query.path)
+    except OSError as error:
+        raise _unreadable(query.path, error.strerror or str(error)) from None
+    if _ONLY_SSH.search(content):
+        return "it uses directives that only ssh understands"
+    try:
+        return _read_here(query)
+    except (OSError, ValueError) as error:  # includes asyncssh's own error and text that is not UTF-8
+        return str(error)
 
 
 def _read_here(query: _Query) -> HostConfig:
