@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.conftest import Cloud
+from tui.cloud.compute.answer_shapes import shape_of
 from tui.cloud.compute.compute_client import open_session
 from tui.cloud.google_import import import_google
 
@@ -67,5 +68,5 @@ def test_two_threads_import_googles_libraries_one_after_the_other(
 
 def test_grpc_is_imported_silently_whichever_library_needs_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRPC_VERBOSITY", raising=False)
-    open_session("http://127.0.0.1:1", None)[0].close()
+    open_session("http://127.0.0.1:1", None, shape_of)[0].close()
     assert os.environ["GRPC_VERBOSITY"] == "NONE"
