@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("google.cloud.storage")
 
 from tests.trainer.small_shards import config, refused
+from tests.trainer.storage_answers import answering
 from trainer.checkpoint import store
 from trainer.checkpoint.store import Identity
 from trainer.data import dataset
@@ -149,3 +150,11 @@ def test_a_pipe_or_link_in_place_of_a_temporary_file_is_neither_waited_for_nor_w
     temporary.symlink_to(victim)
     assert "Cannot write" in refused(lambda: objects.write(f"{tmp_path}/x.json", b"new"))
     assert victim.read_text() == "precious"
+
+
+@pytest.mark.parametrize("content", ['{"size": "x"}', "{}", '{"items": 5}', '{"items": [5]}', "[" * 100_000])
+def test_an_answer_that_is_not_of_cloud_storage_is_named(monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    read = objects.list_names if "items" in content else objects.find_object
+    named = pytest.raises(TrainerError, match="The answer about gs://a/b is not one of Cloud Storage")
+    with answering(monkeypatch, lambda _: (200, content.encode())), named:
+        read("gs://a/b")

@@ -77,9 +77,9 @@ class ObjectState(NamedTuple):
 def find_object(url: str, patience: float = FIRST_RETRY_S) -> ObjectState | None:
     """Return an object's state, None if it does not exist. `patience` is as for `write`."""
     bucket, name = _parts(url)
-    with _translate_errors(url):
+    with _named_answers(url), _translate_errors(url):
         blob = _client().bucket(bucket).get_blob(name, **_tries(patience))
-    return None if blob is None else ObjectState(int(blob.size), blob.crc32c, int(blob.generation), blob.metadata)
+        return None if blob is None else ObjectState(int(blob.size), blob.crc32c, int(blob.generation), blob.metadata)
 
 
 def is_directory(directory: str) -> bool:
@@ -101,7 +101,7 @@ def list_names(directory: str) -> list[str]:
             return sorted(path.name for path in Path(directory).iterdir())
     bucket, name = _parts(directory)
     prefix = f"{name.rstrip('/')}/".lstrip("/")
-    with _translate_errors(directory):
+    with _named_answers(directory), _translate_errors(directory):
         blobs = list(_client().list_blobs(bucket, prefix=prefix, delimiter="/", **_tries(FIRST_RETRY_S)))
     return sorted(str(blob.name)[len(prefix) :] for blob in blobs)
 
@@ -193,7 +193,7 @@ def upload(url: str, content: bytes, replaces: int | None = None, patience: floa
     from google.api_core.exceptions import PreconditionFailed
 
     bucket, name = _parts(url)
-    with _translate_errors(url):
+    with _named_answers(url), _translate_errors(url):
         blob = _client().bucket(bucket).blob(name)
         if replaces is not None:
             blob.metadata = {WRITER: secrets.token_hex(8)}
@@ -323,6 +323,19 @@ def _translate_errors(url: str) -> Iterator[None]:
             f"Cloud Storage does not serve {url}",
             why=_answer(error),
             remedy="Check the network and the bucket",
+        ) from error
+
+
+@contextlib.contextmanager
+def _named_answers(url: str) -> Iterator[None]:
+    """Raise TrainerError for an answer that is not Cloud Storage's, e.g. a proxy's: the client checks no types."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise TrainerError(
+            f"The answer about {url} is not one of Cloud Storage",
+            why=str(error),
+            remedy="Check STORAGE_EMULATOR_HOST and the proxy of this network",
         ) from error
 
 
