@@ -143,3 +143,10 @@ def test_invalid_options_of_a_launch_are_reported_before_the_hosts_file_is_read(
     ):
         answer = lab.call("launch", "lab", *words, "--", "true")
         assert (answer.code, expected in answer.errors) == (2, True), answer.errors
+
+
+def test_a_working_directory_that_is_gone_is_the_cause_that_is_named(tmp_path: Path) -> None:
+    command = ["sh", "-c", 'rmdir "$PWD"; exec "$@"', "sh", sys.executable, "-m", "tui.cli", "cores", "log"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=DEADLINE)
+    assert done.returncode == 1
+    assert b"change to another directory: this one may be gone" in done.stderr

@@ -64,6 +64,8 @@ def _remedy(error: OSError, file: str) -> str:
         return "free some space there" if file else f"free some space in {home or 'the home directory'}"
     if error.errno in _NO_PLACE and home and Path(file).is_relative_to(home):
         return "set TPU_TUI_HOME to a directory that you may write to"
+    if error.errno == errno.ENOENT and not file:  # of getcwd(), which names no file
+        return "change to another directory: this one may be gone"
     if error.errno == errno.EFBIG:
         return "raise the limit on file sizes (ulimit -f)"
     return "" if file else "--debug shows where"
