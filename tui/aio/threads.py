@@ -6,9 +6,9 @@ The executor of an event loop is joined when the loop ends, and has only six thr
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
@@ -19,25 +19,14 @@ async def run_in_thread(name: str, work: Callable[[], _Result]) -> _Result:
 
     Cancelling stops the wait, not the thread.
     """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[_Result] = loop.create_future()
-
-    def finish(found: _Result | None, error: Exception | None) -> None:
-        if answer.done():
-            return
-        if error is None:
-            answer.set_result(found)  # type: ignore[arg-type]
-        else:
-            answer.set_exception(error)
+    answer: Future[_Result] = Future()
+    answer.set_running_or_notify_cancel()
 
     def run() -> None:
-        found, problem = None, None
         try:
-            found = work()
+            answer.set_result(work())
         except Exception as error:
-            problem = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(finish, found, problem)
+            answer.set_exception(error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return await answer
+    return await asyncio.wrap_future(answer)

@@ -7,7 +7,6 @@ import contextlib
 import math
 import re
 import shlex
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -71,36 +70,22 @@ class Slots:
         self.limit = limit
         self.used = 0
         self.single = single
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._changed = asyncio.Event()
 
     async def take(self) -> bool:
-        """Wait in turn for a free slot. Return False when the single one is taken."""
+        """Wait for a free slot. Return False when the single one is taken."""
         while self.used >= self.limit or (self.single and self.used):
             if self.single:
                 return False
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._wake()
-                raise
+            self._changed.clear()
+            await self._changed.wait()
         self.used += 1
         return True
 
     def give(self) -> None:
         """Free a slot."""
         self.used -= 1
-        self._wake()
-
-    def _wake(self) -> bool:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return True
-        return False
+        self._changed.set()
 
     def shrink(self) -> bool:
         """Lower the limit after the server refused a session. Return False when no other session is open."""
@@ -108,8 +93,7 @@ class Slots:
             return False
         self.limit = max(1, min(self.limit, self.used - 1))
         self.single = self.limit == 1
-        while self.single and self._wake():
-            pass
+        self._changed.set()
         return True
 
 

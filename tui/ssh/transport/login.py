@@ -23,7 +23,7 @@ from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error, host
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
 from tui.ssh.transport.login_result import LoginTimings
-from tui.ssh.transport.tcp import SLOT_TIMEOUT_S, HandshakeSlot, connect_in_turn, read_banner
+from tui.ssh.transport.tcp import SLOT_TIMEOUT_S, connect_in_turn, read_banner
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
 """Requested first because it costs 1 ms of CPU and post-quantum exchanges cost tens; the others stay allowed."""
@@ -156,17 +156,17 @@ class Dialer:
     ) -> LoggedIn:
         began = time.monotonic()
 
-        async def log_in(sock: socket.socket | None, slot: HandshakeSlot) -> LoggedIn:
+        async def log_in(sock: socket.socket | None, slot: contextlib.AsyncExitStack) -> LoggedIn:
             attempt.timings.connected = time.monotonic() - began
             result = await self._log_in(attempt, tunnel, sock, slot)
             attempt.timings.logged_in = time.monotonic() - began
             return result
 
-        if through is not None:
-            async with HandshakeSlot(self.slots) as slot:
-                return await _log_in_through(through, partial(log_in, slot=slot))
-        if tunnel is not None:
-            async with HandshakeSlot(self.slots) as slot:
+        if through is not None or tunnel is not None:
+            async with contextlib.AsyncExitStack() as slot:
+                await slot.enter_async_context(self.slots)
+                if through is not None:
+                    return await _log_in_through(through, partial(log_in, slot=slot))
                 return await log_in(None, slot)
         login, timeout = attempt.login, self.access.connect_timeout
         try:
@@ -180,7 +180,7 @@ class Dialer:
         attempt: _Attempt,
         tunnel: asyncssh.SSHClientConnection | None,
         sock: socket.socket | None,
-        slot: HandshakeSlot,
+        slot: contextlib.AsyncExitStack,
     ) -> LoggedIn:
         login, worker, trusted = attempt.login, attempt.worker, attempt.trusted
         new = not (trusted.keys or trusted.authorities)
@@ -256,7 +256,10 @@ class Dialer:
         return self._options
 
     async def _with_login_timeout(
-        self, task: asyncio.Future[asyncssh.SSHClientConnection], client: LoginClient, slot: HandshakeSlot
+        self,
+        task: asyncio.Future[asyncssh.SSHClientConnection],
+        client: LoginClient,
+        slot: contextlib.AsyncExitStack,
     ) -> asyncssh.SSHClientConnection:
         """Wait for the login within its time limit; the clock stops while a person is prompted.
 
@@ -267,7 +270,7 @@ class Dialer:
         try:
             done, _ = await asyncio.wait({task}, timeout=patience)
             if not done and not client.greeted:
-                slot.release()
+                await slot.aclose()
             remaining -= patience
             while not done:
                 done, _ = await asyncio.wait({task}, timeout=remaining)

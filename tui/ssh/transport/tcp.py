@@ -56,57 +56,32 @@ def _make_socket(address: AddrInfoType) -> socket.socket:
     return sock
 
 
-class HandshakeSlot:
-    """One of a limited number of handshakes, held while the body runs or until it is released."""
-
-    def __init__(self, slots: asyncio.Semaphore) -> None:
-        self._slots = slots
-        self._held = False
-
-    async def __aenter__(self) -> HandshakeSlot:
-        await self.acquire()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.release()
-
-    async def acquire(self) -> None:
-        """Wait for a free slot."""
-        await self._slots.acquire()
-        self._held = True
-
-    def release(self) -> None:
-        """Free the slot, if it is held."""
-        if self._held:
-            self._held = False
-            self._slots.release()
-
-
 @contextlib.asynccontextmanager
 async def connect_in_turn(
     slots: asyncio.Semaphore, host: str, port: int, timeout: float
-) -> AsyncIterator[tuple[socket.socket, HandshakeSlot]]:
-    """Yield a connected socket and a handshake slot, which is held while the body runs.
+) -> AsyncIterator[tuple[socket.socket, contextlib.AsyncExitStack]]:
+    """Yield a connected socket and a handshake slot, which is held while the body runs or until it is closed.
 
     A host that does not answer within `SLOT_TIMEOUT_S` is waited for without a slot, so that a pod with many silent
     workers does not delay the others. Raises what `open_socket` raises; after `timeout` seconds
     asyncio.TimeoutError, or socket.gaierror when the name was not resolved by then.
     """
-    async with HandshakeSlot(slots) as slot:
+    async with contextlib.AsyncExitStack() as slot:
+        await slot.enter_async_context(slots)
         resolved = asyncio.Event()
         opening = asyncio.ensure_future(open_socket(host, port, resolved))
         patience = min(SLOT_TIMEOUT_S, timeout)
         try:
             done, _ = await asyncio.wait({opening}, timeout=patience)
             if not done:
-                slot.release()
+                await slot.aclose()
                 done, _ = await asyncio.wait({opening}, timeout=timeout - patience)
                 if not done:
                     raise (
                         asyncio.TimeoutError if resolved.is_set() else socket.gaierror(socket.EAI_AGAIN, "no answer")
                     )
                 opening.result()
-                await slot.acquire()
+                await slot.enter_async_context(slots)
             yield opening.result(), slot
         except BaseException:
             _discard(opening)
