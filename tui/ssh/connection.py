@@ -8,6 +8,7 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tui.aio.background_tasks import BackgroundTasks
@@ -60,17 +61,17 @@ def with_time_limit(command: str, seconds: float) -> str:
     return f"exec sh -c '{script}' tpu-tui {command.removeprefix('exec ') if by_sh else shlex.quote(command)}"
 
 
+@dataclass
 class Slots:
     """The sessions that a connection may have open; the limit shrinks when the server refuses one more.
 
     `single`: the server allows one session only. Callers do not wait for it, because a run's follower may hold it.
     """
 
-    def __init__(self, limit: int, single: bool = False) -> None:
-        self.limit = limit
-        self.used = 0
-        self.single = single
-        self._changed = asyncio.Event()
+    limit: int
+    single: bool
+    used: int = 0
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def take(self) -> bool:
         """Wait for a free slot. Return False when the single one is taken."""

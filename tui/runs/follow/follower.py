@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tui.aio.backoff import backoff
@@ -44,6 +45,7 @@ EMPTY_SESSION_PAUSE_S = 1.0
 """Pause in seconds after a session that was shorter than this and brought nothing."""
 
 
+@dataclass(eq=False)
 class Follower:
     """One worker's log of one attempt, followed to its end.
 
@@ -52,29 +54,19 @@ class Follower:
     `launch_session` launched the job and sends the log from its first byte on.
     """
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        fleet: Fleet,
-        worker: int,
-        *,
-        attempt: int,
-        reachability: Reachability | None = None,
-        reached: Callable[[], Awaitable[None]] | None = None,
-        ending: Callable[[WorkerOutcome], None] | None = None,
-        launch_session: WorkerSession | None = None,
-    ) -> None:
-        self.directory = directory
-        self.fleet = fleet
-        self.worker = worker
-        self.attempt = attempt
-        self.reachability = reachability or Reachability(KeeperTimeouts())
-        self._reached = reached
-        self._ending = ending
-        self._launch_session = launch_session
-        self._mirror = Mirror(directory, worker)
+    directory: RunDirectory
+    fleet: Fleet
+    worker: int
+    attempt: int
+    reachability: Reachability = field(default_factory=lambda: Reachability(KeeperTimeouts()))
+    reached: Callable[[], Awaitable[None]] | None = None
+    ending: Callable[[WorkerOutcome], None] | None = None
+    launch_session: WorkerSession | None = None
+
+    def __post_init__(self) -> None:
+        self._mirror = Mirror(self.directory, self.worker)
         self._waits: Iterator[float] = backoff()
-        self._disk_space = DiskSpaceNotes(directory, worker)
+        self._disk_space = DiskSpaceNotes(self.directory, self.worker)
         self._recorded: set[str] = set()
 
     async def run(self) -> WorkerOutcome:
@@ -152,7 +144,7 @@ class Follower:
 
     async def _session(self) -> tuple[asyncssh.SSHClientProcess[bytes], Call]:
         """Open a session that sends the log from the mirror's end on; the first one is the launch's own, if any."""
-        launch_session, self._launch_session = self._launch_session, None
+        launch_session, self.launch_session = self.launch_session, None
         if launch_session is not None:
             if not self._mirror.size:
                 return launch_session.process, launch_session.call
@@ -229,14 +221,12 @@ class Follower:
                     if answer.word in DISK_TEXTS:
                         await self._disk_space.report(answer.word)
                     elif answer.word == "ending":
-                        self._report_ending(parse_outcome(answer))
+                        outcome = parse_outcome(answer)
+                        if self.ending is not None and outcome.exit_code is not None:
+                            self.ending(outcome)
                     else:
                         answers = [*answers, answer][-MAX_ANSWERS:]
         return answers
-
-    def _report_ending(self, outcome: WorkerOutcome) -> None:
-        if self._ending is not None and outcome.exit_code is not None:
-            self._ending(outcome)
 
     async def _record_short_log(self, head: Answer) -> None:
         same_boot = head.word_at(1) == head.word_at(2)
@@ -260,8 +250,8 @@ class Follower:
     async def _link_restored(self) -> None:
         was_out = self.reachability.is_unreachable(self.worker)
         self.reachability.mark_reachable(self.worker)
-        if self._reached is not None:
-            await self._reached()
+        if self.reached is not None:
+            await self.reached()
         if was_out:
             detail = f"following continues at byte {self._mirror.size}"
             await record(self.directory, "link", worker=self.worker, status="restored", detail=detail)

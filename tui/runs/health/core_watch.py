@@ -11,6 +11,7 @@ import asyncio
 import math
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -52,23 +53,25 @@ keeper does nothing else."""
 _DECIMALS = 3
 
 
+@dataclass(eq=False)
 class CoreWatch:
     """Watches the cores of one attempt; continues the findings of an earlier keeper.
 
     `settings_error` says why the dialects and thresholds of the run's profile are not used; None if they are.
     """
 
-    def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
-        self.directory = directory
-        self.reachability = reachability
-        self.timeouts = timeouts
-        self._indices = [worker.index for worker in directory.run.workers]
+    directory: RunDirectory
+    reachability: Reachability
+    timeouts: KeeperTimeouts
+
+    def __post_init__(self) -> None:
+        self._indices = [worker.index for worker in self.directory.run.workers]
         self._sample_bytes = max(_LEAST_SAMPLE_BYTES, min(SAMPLE_BYTES, _MOST_SAMPLED_BYTES // len(self._indices)))
-        self._reader, self.settings_error = _open_reader(directory)
+        self._reader, self.settings_error = _open_reader(self.directory)
         self.cpu_s = 0.0
         """Seconds of CPU time of the last check."""
         self._behind_since: dict[RowKey, float] = {}
-        open_findings = [finding for finding in status_of(directory).findings if finding.is_open]
+        open_findings = [finding for finding in status_of(self.directory).findings if finding.is_open]
         self._behind = {finding.key for finding in open_findings if finding.is_straggling}
         self._broken = {finding.key for finding in open_findings if finding.kind == LOSS}
         self._median: tuple[int | None, int | None] = (None, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from tui.aio.backoff import backoff
 from tui.aio.timeouts import within
@@ -21,6 +22,7 @@ LONGEST_QUERY_PAUSE_S = 120.0
 """The first and the longest pause between two queries while workers stay unreachable."""
 
 
+@dataclass(eq=False)
 class SliceMonitor:
     """Queries the source of a run's slice; opens no connection before the first query.
 
@@ -28,12 +30,13 @@ class SliceMonitor:
     `reachability` is informed as well. Nothing is queried for a run on machines of a hosts file, which have no API.
     """
 
-    def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
-        self.directory = directory
-        self.reachability = reachability
+    directory: RunDirectory
+    reachability: Reachability
+    timeouts: KeeperTimeouts
+
+    def __post_init__(self) -> None:
         self.diagnosis: SliceDiagnosis | None = None
-        self._timeouts = timeouts
-        self._slice = RunSlice(directory)
+        self._slice = RunSlice(self.directory)
         self._recorded = ""
         self._asking = asyncio.Lock()
 
@@ -57,7 +60,7 @@ class SliceMonitor:
                 waits = backoff(FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S)
                 await self.reachability.wait_for_change()
                 continue
-            remaining = self._timeouts.ask_after - max(
+            remaining = self.timeouts.ask_after - max(
                 self.reachability.seconds_unreachable(worker) for worker in missed
             )
             if remaining > 0:

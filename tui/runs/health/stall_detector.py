@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tui.procs.python_env import explain_import_error
@@ -39,13 +40,15 @@ _LATE_PARSER = "tui.logs.dialects.grammar.names_and_values"
 """A module that only later lines may need; by then tpu-tui may have been replaced on disk."""
 
 
+@dataclass(eq=False)
 class StallDetector:
     """Watches one attempt's mirrors while its task runs."""
 
-    def __init__(self, directory: RunDirectory, reachability: Reachability, timeouts: KeeperTimeouts) -> None:
-        self.directory = directory
-        self.reachability = reachability
-        self.timeouts = timeouts
+    directory: RunDirectory
+    reachability: Reachability
+    timeouts: KeeperTimeouts
+
+    def __post_init__(self) -> None:
         self._silent: set[int] = set()
         self._cores: CoreWatch | None = None
         self._checking = asyncio.Lock()

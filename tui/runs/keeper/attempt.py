@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import ChainMap
+from collections.abc import Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 from tui.aio.background_tasks import BackgroundTasks
 from tui.aio.fan_out import cancel_all
@@ -33,46 +35,37 @@ from tui.runs.worker.version_query import query_versions
 from tui.ssh.fleet import Fleet
 from tui.text.ranks import format_workers
 
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
 
-
+@dataclass(eq=False)
 class Attempt:
     """One attempt of a run, as a keeper carries it out.
 
     `launching`: the attempt has yet to be launched. Without `spec`, the workers use what an earlier launch sent them.
     """
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        fleet: Fleet,
-        timeouts: KeeperTimeouts,
-        *,
-        spec: LaunchSpec | None,
-        attempt: int,
-        launching: bool,
-        leadership: Leadership,
-    ) -> None:
-        self.directory = directory
-        self.fleet = fleet
-        self.timeouts = timeouts
-        self.attempt = attempt
-        self.leadership = leadership
-        self.launching = launching
-        self.spec = spec
+    directory: RunDirectory
+    fleet: Fleet
+    timeouts: KeeperTimeouts
+    leadership: Leadership
+    spec: LaunchSpec | None
+    attempt: int
+    launching: bool
+
+    def __post_init__(self) -> None:
         self.outcomes: dict[int, WorkerOutcome] = {}
         self._ending: dict[int, WorkerOutcome] = {}
-        self.reachability = Reachability(timeouts)
-        self.slice_monitor = SliceMonitor(directory, self.reachability, timeouts)
-        self.starter = AttemptStarter(directory, fleet, timeouts, leadership, spec=spec, attempt=attempt)
+        self.reachability = Reachability(self.timeouts)
+        self.slice_monitor = SliceMonitor(self.directory, self.reachability, self.timeouts)
+        self.starter = AttemptStarter(
+            self.directory, self.fleet, self.timeouts, self.leadership, self.spec, self.attempt
+        )
         self.failure_handler = FailureHandler(
-            directory,
+            self.directory,
             ChainMap(self.outcomes, self._ending),
-            reachability=self.reachability,
-            slice_monitor=self.slice_monitor,
-            leadership=self.leadership,
-            timeouts=timeouts,
+            self.reachability,
+            self.slice_monitor,
+            self.leadership,
+            self.timeouts,
         )
         self._was_over = False
         self._ended = asyncio.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from tui.aio.timeouts import within
@@ -42,37 +42,27 @@ class AttemptResult:
     remedy: str | None = None
 
 
+@dataclass(eq=False)
 class AttemptStarter:
     """Starts one attempt. Without `spec`, the workers use what an earlier launch sent them."""
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        fleet: Fleet,
-        timeouts: KeeperTimeouts,
-        leadership: Leadership,
-        *,
-        spec: LaunchSpec | None,
-        attempt: int,
-    ) -> None:
-        self.directory = directory
-        self.fleet = fleet
-        self.timeouts = timeouts
-        self.leadership = leadership
-        self.spec = spec or LaunchSpec(directory.run, {}, fleet.access, keeper_timeouts=timeouts)
-        self.again = spec is None
-        self.attempt = attempt
-        self.sessions: dict[int, WorkerSession] = {}
-        """The sessions of a successful launch; each continues as the follower of its worker's log."""
+    directory: RunDirectory
+    fleet: Fleet
+    timeouts: KeeperTimeouts
+    leadership: Leadership
+    spec: LaunchSpec | None
+    attempt: int
+    sessions: dict[int, WorkerSession] = field(default_factory=dict, init=False)
+    """The sessions of a successful launch; each continues as the follower of its worker's log."""
 
     async def launch(self) -> AttemptResult | None:
         """Launch the gang; return the result if the launch failed or was stopped, None if the gang runs."""
         gang = Gang(
             self.directory,
-            self.spec,
+            self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access, keeper_timeouts=self.timeouts),
             self.fleet,
             attempt=self.attempt,
-            again=self.again,
+            again=self.spec is None,
             keeper=self.leadership.number,
         )
         launching = await unless_stopped(self.directory, gang.run())

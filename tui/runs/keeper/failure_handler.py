@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tui.pod.run import RunState
 from tui.runs.failure_rules import (
@@ -32,25 +32,16 @@ _DRAINS = 3
 """Drain periods to wait for the first failure while every failed worker only lost a partner."""
 
 
+@dataclass(eq=False)
 class FailureHandler:
     """Handles the failures of one attempt. `outcomes` grows as workers end."""
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        outcomes: Mapping[int, WorkerOutcome],
-        *,
-        reachability: Reachability,
-        slice_monitor: SliceMonitor,
-        leadership: Leadership,
-        timeouts: KeeperTimeouts,
-    ) -> None:
-        self.directory = directory
-        self.outcomes = outcomes
-        self.reachability = reachability
-        self.slice_monitor = slice_monitor
-        self.leadership = leadership
-        self.timeouts = timeouts
+    directory: RunDirectory
+    outcomes: Mapping[int, WorkerOutcome]
+    reachability: Reachability
+    slice_monitor: SliceMonitor
+    leadership: Leadership
+    timeouts: KeeperTimeouts
 
     async def handle_failure(self) -> None:
         """Wait for reports of earlier failures, record the first failure, and stop the other workers by policy."""

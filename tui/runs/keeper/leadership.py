@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from tui.errors import TpuTuiError
 from tui.pod.run import Run
@@ -22,14 +23,14 @@ ATTEMPT_POLL_INTERVAL_S = 5.0
 """Seconds between two queries whether the leader has launched the next attempt."""
 
 
+@dataclass(eq=False)
 class Leadership:
     """One keeper's claim to be the leader, as the workers know it."""
 
-    def __init__(self, run: Run, fleet: Fleet) -> None:
-        self.run = run
-        self.fleet = fleet
-        self.number = time.time_ns()
-        self._announced: set[int] = set()
+    run: Run
+    fleet: Fleet
+    number: int = field(default_factory=time.time_ns)
+    _announced: set[int] = field(default_factory=set)
 
     def mark_announced(self, indices: Iterable[int]) -> None:
         """Note that these workers have the number already, because the launch sent it."""

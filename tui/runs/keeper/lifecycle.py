@@ -88,10 +88,10 @@ class RunLifecycle:
                 self.directory,
                 self.fleet,
                 self.timeouts,
-                spec=self.spec,
-                attempt=self.attempt,
-                launching=launching,
-                leadership=self.leadership,
+                self.leadership,
+                self.spec,
+                self.attempt,
+                launching,
             )
             result = await attempt.run()
             if result is None or not _may_restart(self.directory, result):

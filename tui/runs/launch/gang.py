@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.aio.fan_out import cancel_all
@@ -34,33 +34,27 @@ _OTHER_FAILURES_S = 2.0
 """Seconds to wait for further failures once one worker has failed, so that all of these workers are named."""
 
 
+@dataclass(eq=False)
 class Gang:
     """One launch over a fleet. `run` returns once the job runs on every worker; otherwise it raises.
 
     The sessions of a successful launch stay open, each as the follower of its worker's log.
     """
 
-    def __init__(
-        self,
-        directory: RunDirectory,
-        spec: LaunchSpec,
-        fleet: Fleet,
-        *,
-        attempt: int,
-        again: bool,
-        keeper: int,
-    ) -> None:
-        """Set up. `again`: the keeper does not know the job's secrets, so the workers use what they received before.
+    directory: RunDirectory
+    spec: LaunchSpec
+    fleet: Fleet
+    attempt: int
+    again: bool
+    """Whether the keeper does not know the job's secrets, so that the workers use what they received before."""
+    keeper: int
+    """The launching keeper's number, which a first attempt leaves with the workers."""
 
-        `keeper` is the launching keeper's number, which a first attempt leaves with the workers.
-        """
-        self.directory = directory
-        # A restart runs the same code as the first attempt, which is already on the workers.
-        self.spec = spec if attempt == 0 else replace(spec, run=directory.run, sync=None)
-        self.attempt = attempt
-        self.again = again
-        self.keeper = keeper if attempt == 0 else 0
-        self.fleet = fleet
+    def __post_init__(self) -> None:
+        if self.attempt:
+            # A restart runs the same code as the first attempt, which is already on the workers.
+            self.spec = replace(self.spec, run=self.directory.run, sync=None)
+            self.keeper = 0
         self.sessions: dict[int, WorkerSession] = {}
         self.passed_barrier = False
         self._tags: dict[str, str] = {}

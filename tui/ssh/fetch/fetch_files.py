@@ -215,33 +215,28 @@ class _Request:
     incomplete: IncompleteFile | None = None
 
 
+@dataclass
 class _WorkerCopy:
     """Copies the files of one worker, in order, over one stream at a time."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        index: int,
-        listing: _Listing,
-        destination: Destination,
-        places: Mapping[tuple[int, bytes], Place],
-        on_received: OnReceived | None,
-    ) -> None:
-        self._fleet = fleet
-        self._index = index
-        self._destination = destination
-        self._places = places
-        self._on_received = on_received
-        self._pending = deque(listing.files.values())
+    fleet: Fleet
+    index: int
+    listing: _Listing
+    destination: Destination
+    places: Mapping[tuple[int, bytes], Place]
+    on_received: OnReceived | None
+
+    def __post_init__(self) -> None:
+        self._pending = deque(self.listing.files.values())
         self._total = sum(file.size for file in self._pending)
         self._done = 0
         self._tries: Counter[bytes] = Counter()
         self._rows: list[FetchedFile | TpuTuiError] = []
-        self._reconnecting = _Reconnecting(index)
+        self._reconnecting = _Reconnecting(self.index)
 
     async def run(self) -> list[FetchedFile | TpuTuiError]:
         """Copy all files and return a row or an error for each, and the error that ended the copy, if one did."""
-        for file in [file for file in self._pending if (self._index, file.source) not in self._places]:
+        for file in [file for file in self._pending if (self.index, file.source) not in self.places]:
             self._pending.remove(file)
             self._reject(file, "another of its files goes to the same place")
         try:
@@ -253,7 +248,7 @@ class _WorkerCopy:
     async def _copy_pending(self) -> None:
         """Request some files ahead, and receive them in order. Files that were not received become pending again."""
         requested: deque[_Request] = deque()
-        async with FetchStream(self._fleet, self._index, "send") as stream:
+        async with FetchStream(self.fleet, self.index, "send") as stream:
             try:
                 while self._pending or requested:
                     while self._pending and len(requested) < _REQUESTS_AHEAD:
@@ -273,42 +268,40 @@ class _WorkerCopy:
 
     def _prepare(self, file: RemoteFile) -> _Request:
         """Return the request for a file, with the bytes of it that are here. Blocks."""
-        place = self._places[self._index, file.source]
-        if digest := self._destination.digest_of(place, file.size):
+        place = self.places[self.index, file.source]
+        if digest := self.destination.digest_of(place, file.size):
             return _Request(file, place, file.size, digest)
-        incomplete = self._destination.find_incomplete(self._index, file.source, file.size)
+        incomplete = self.destination.find_incomplete(self.index, file.source, file.size)
         if incomplete is None:
             return _Request(file, place)
         return _Request(file, place, incomplete.size, incomplete.digest, incomplete)
 
     async def _receive(self, stream: FetchStream, request: _Request) -> None:
         """Receive one file and note its outcome; a file that changed during the transfer becomes pending again."""
-        answer = _expect(await stream.answer(), self._index, "data", "no")
+        answer = _expect(await stream.answer(), self.index, "data", "no")
         file, start = request.file, answer.number_at(0)
         if answer.word == "no":
             self._reject(file, quote_remote(answer.text))
             return
         if start not in (0, request.have):
-            raise WorkerError(
-                "the files did not arrive", worker=self._index, why=f"it sends {file.size} from {start}"
-            )
+            raise WorkerError("the files did not arrive", worker=self.index, why=f"it sends {file.size} from {start}")
         is_here = request.incomplete is None and request.digest != "" and start == request.have
         digest = request.digest if is_here else await self._receive_content(stream, request, start)
-        if _expect(await stream.answer(), self._index, "end").text != digest:
+        if _expect(await stream.answer(), self.index, "end").text != digest:
             self._retry(file)
             return
         if not is_here:
             try:
-                self._destination.publish(self._index, file.source, request.place)
+                self.destination.publish(self.index, file.source, request.place)
             except LocalFileError as error:
                 self._finish(file, error)
                 return
-        path = self._destination.path_of(request.place)
-        self._finish(file, FetchedFile(self._index, path, file.size, digest, is_here))
+        path = self.destination.path_of(request.place)
+        self._finish(file, FetchedFile(self.index, path, file.size, digest, is_here))
 
     async def _receive_content(self, stream: FetchStream, request: _Request, start: int) -> str:
         """Write a file's bytes from `start` on; return the SHA-256 of all."""
-        incomplete = request.incomplete or self._destination.make_incomplete(self._index, request.file.source)
+        incomplete = request.incomplete or self.destination.make_incomplete(self.index, request.file.source)
         request.incomplete = None
         try:
             if incomplete.size != start:
@@ -322,7 +315,7 @@ class _WorkerCopy:
             incomplete.close()
 
     def _retry(self, file: RemoteFile) -> None:
-        self._destination.discard(self._index, file.source)
+        self.destination.discard(self.index, file.source)
         self._tries[file.source] += 1
         if self._tries[file.source] < _TRIES_PER_FILE:
             self._pending.append(file)
@@ -331,7 +324,7 @@ class _WorkerCopy:
 
     def _reject(self, file: RemoteFile, why: str) -> None:
         name = quote_remote(file.source.removeprefix(b"./"))
-        self._finish(file, TpuTuiError(f"not fetched: {name}", worker=self._index, why=why))
+        self._finish(file, TpuTuiError(f"not fetched: {name}", worker=self.index, why=why))
 
     def _finish(self, file: RemoteFile, row: FetchedFile | TpuTuiError) -> None:
         self._rows.append(row)
@@ -340,5 +333,5 @@ class _WorkerCopy:
         self._report(0)
 
     def _report(self, more: int) -> None:
-        if self._on_received is not None:
-            self._on_received(self._index, self._done + more, self._total)
+        if self.on_received is not None:
+            self.on_received(self.index, self._done + more, self._total)

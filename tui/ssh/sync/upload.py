@@ -118,22 +118,25 @@ class _UploadFailed(Exception):
         self.remedy = remedy
 
 
+@dataclass
 class _Upload:
     """The upload of one tree to one worker: one command takes the script and the bundle, and answers."""
 
-    def __init__(self, fleet: Fleet, index: int, bundle: Bundle, run_root: str, on_sent: OnSent | None) -> None:
-        self._fleet = fleet
-        self._index = index
-        self._bundle = bundle
-        self._on_sent = on_sent
+    fleet: Fleet
+    index: int
+    bundle: Bundle
+    run_root: str
+    on_sent: OnSent | None
+
+    def __post_init__(self) -> None:
         nonce = secrets.token_hex(8)
-        script = f"tt_root={shlex.quote(run_root)}\n{_SCRIPT}".encode()
-        self._call = Call(script, shlex.join([nonce, bundle.tree.hash]), nonce)
+        script = f"tt_root={shlex.quote(self.run_root)}\n{_SCRIPT}".encode()
+        self._call = Call(script, shlex.join([nonce, self.bundle.tree.hash]), nonce)
         self._sent = 0
 
     async def run(self) -> SyncResult:
         """Copy the tree to the worker. Raises WorkerError."""
-        process = await self._fleet.process(self._index, self._call.command)
+        process = await self.fleet.process(self.index, self._call.command)
         try:
             answer = await self._transfer(process)
         except _UploadFailed as failed:
@@ -143,11 +146,11 @@ class _Upload:
             raise self._error(why, "check the network to that worker, and sync again") from error
         finally:
             process.close()
-        tree, skipped = self._bundle.tree, answer == "have"
-        return SyncResult(self._index, tree.hash, 0 if skipped else tree.bytes, skipped)
+        tree, skipped = self.bundle.tree, answer == "have"
+        return SyncResult(self.index, tree.hash, 0 if skipped else tree.bytes, skipped)
 
     def _error(self, why: str, remedy: str) -> WorkerError:
-        return WorkerError("the code did not arrive", worker=self._index, why=why, remedy=remedy)
+        return WorkerError("the code did not arrive", worker=self.index, why=why, remedy=remedy)
 
     async def _transfer(self, process: Process) -> str:
         """Send the tree if the worker lacks it. Return the last answer: `done`, or `have` if the tree was there."""
@@ -186,12 +189,12 @@ class _Upload:
 
     async def _send_blocks(self, process: Process) -> None:
         with suppress(BrokenPipeError):  # a worker that failed reads no further; its answer says why
-            for block in self._bundle.blocks(self._index):
+            for block in self.bundle.blocks(self.index):
                 process.stdin.write(block)
                 await process.stdin.drain()
                 self._sent += len(block)
-                if self._on_sent is not None:
-                    self._on_sent(self._index, self._sent, self._bundle.size)
+                if self.on_sent is not None:
+                    self.on_sent(self.index, self._sent, self.bundle.size)
             process.stdin.write_eof()
 
     async def _expect(self, process: Process, *words: str, within_s: float | None = None) -> str:

@@ -173,17 +173,17 @@ class IapTunnels:
         return token.decode().strip()
 
 
+@dataclass(frozen=True)
 class IapRoute:
     """One worker's route through IAP: a tunnel for each attempt, which ends when its socket is closed."""
 
-    def __init__(self, tunnels: IapTunnels, target: IapTarget, worker: int) -> None:
-        self._tunnels = tunnels
-        self._target = target
-        self._worker = worker
+    tunnels: IapTunnels
+    target: IapTarget
+    worker: int
 
     async def open(self) -> socket.socket:
         """Return a connected socket to the target. Raises SshError naming the worker."""
-        return await self._tunnels.open(self._target, self._worker)
+        return await self.tunnels.open(self.target, self.worker)
 
     async def failure(self) -> None:
         """Return None: `open` raises what goes wrong with a tunnel."""
@@ -192,13 +192,15 @@ class IapRoute:
         """Do nothing: the socket is closed."""
 
 
+@dataclass(eq=False)
 class _Relay:
     """Copies bytes between a local socket and one tunnel session, over as many WebSockets as necessary."""
 
-    def __init__(self, tunnels: IapTunnels, target: IapTarget, worker: int) -> None:
-        self._tunnels = tunnels
-        self._target = target
-        self._worker = worker
+    tunnels: IapTunnels
+    target: IapTarget
+    worker: int
+
+    def __post_init__(self) -> None:
         self._outgoing = ResendBuffer()
         self._received = 0
         self._acknowledged = 0
@@ -209,7 +211,7 @@ class _Relay:
 
     async def open(self) -> socket.socket:
         """Begin the session and return the local socket to it. Raises TunnelClosedError and SshError."""
-        target = self._target
+        target = self.target
         query = {
             "project": target.project,
             "port": target.port,
@@ -218,7 +220,7 @@ class _Relay:
             "instance": target.instance,
             "interface": INTERFACE,
         }
-        self._socket = await self._tunnels.dial("connect", query, self._worker)
+        self._socket = await self.tunnels.dial("connect", query, self.worker)
         self._session = (await self._first(Tag.CONNECT_SUCCESS_SID)).data.decode("ascii", "replace")
         self._inside, outside = socket.socketpair()
         for end in (self._inside, outside):
@@ -330,9 +332,9 @@ class _Relay:
             "sid": self._session,
             "ack": self._received,
             "newWebsocket": "True",
-            "zone": self._target.zone,
+            "zone": self.target.zone,
         }
-        self._socket = await self._tunnels.dial("reconnect", query, self._worker)
+        self._socket = await self.tunnels.dial("reconnect", query, self.worker)
         self._acknowledged = self._received
         self._outgoing.confirm((await self._first(Tag.RECONNECT_SUCCESS_ACK)).count)
         self._room.set()

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+from dataclasses import dataclass, field
 
 from tui.ssh import errors
 from tui.ssh.errors import SshError
@@ -45,21 +46,21 @@ class ProxyCommands:
         self._running.clear()
 
 
+@dataclass
 class ProxyRoute:
     """One worker's route through its command; each attempt starts a program."""
 
-    def __init__(self, commands: ProxyCommands, command: str, worker: int | None) -> None:
-        self._commands = commands
-        self._command = command
-        self._worker = worker
-        self._program: _Program | None = None
+    commands: ProxyCommands
+    command: str
+    worker: int | None
+    _program: _Program | None = field(default=None, init=False)
 
     async def open(self) -> socket.socket:
         """Start the program and return a socket connected to it. Raises SshError."""
         try:
-            self._program = self._commands.start(self._command)
+            self._program = self.commands.start(self.command)
         except OSError as error:
-            raise errors.PROXY_FAILED.error(self._worker, command=self._command, words=str(error)) from None
+            raise errors.PROXY_FAILED.error(self.worker, command=self.command, words=str(error)) from None
         return self._program.socket
 
     async def failure(self) -> SshError | None:
@@ -70,7 +71,7 @@ class ProxyRoute:
         await program.wait(_END_TIMEOUT_S)
         if program.ended_well and not program.words:
             return None
-        return errors.PROXY_FAILED.error(self._worker, command=self._command, words=program.words or program.fate)
+        return errors.PROXY_FAILED.error(self.worker, command=self.command, words=program.words or program.fate)
 
     def end(self) -> None:
         """End the program: its connection is over."""
