@@ -108,7 +108,7 @@ def test_an_attempt_that_another_keeper_has_launched_is_followed(pod: Pod, tmp_p
     async def launch() -> None:
         async with Fleet(pod.launch_workers, pod.access) as fleet:
             starting = AttemptStarter(own, fleet, pod.timeouts, Leadership(own.run, fleet), spec=None, attempt=1)
-            assert starting.spec.keeper_timeouts == pod.timeouts
+            assert starting.launch_spec.keeper_timeouts == pod.timeouts
             assert await starting.launch() is None
 
     asyncio.run(launch())

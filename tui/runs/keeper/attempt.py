@@ -7,7 +7,7 @@ import math
 from collections import ChainMap
 from collections.abc import Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tui.aio.background_tasks import BackgroundTasks
@@ -165,14 +165,8 @@ class Attempt:
         """Return the outcome that an earlier keeper recorded, if the mirror has the recorded size."""
         with suppress(OSError):
             if before.size is not None and self.directory.log_path(before.worker).stat().st_size == before.size:
-                return WorkerOutcome(
-                    before.exit_code,
-                    before.signal,
-                    before.size,
-                    time=before.ended_at,
-                    recorded=before.recorded,
-                    stopped=status_of(self.directory).is_stopped_by_person,  # no longer known
-                )
+                # Whether a person's stop ended it is no longer known.
+                return replace(before.outcome, stopped=status_of(self.directory).is_stopped_by_person)
         return None
 
     async def _conclude(self) -> AttemptResult | None:

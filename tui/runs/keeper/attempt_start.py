@@ -55,11 +55,16 @@ class AttemptStarter:
     sessions: dict[int, WorkerSession] = field(default_factory=dict, init=False)
     """The sessions of a successful launch; each continues as the follower of its worker's log."""
 
+    @property
+    def launch_spec(self) -> LaunchSpec:
+        """Return the specification of the launch, without the job's secrets where this keeper does not know them."""
+        return self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access, keeper_timeouts=self.timeouts)
+
     async def launch(self) -> AttemptResult | None:
         """Launch the gang; return the result if the launch failed or was stopped, None if the gang runs."""
         gang = Gang(
             self.directory,
-            self.spec or LaunchSpec(self.directory.run, {}, self.fleet.access, keeper_timeouts=self.timeouts),
+            self.launch_spec,
             self.fleet,
             attempt=self.attempt,
             again=self.spec is None,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from tui.pod.run import LAST_WORDS, Run, RunState
-from tui.runs.failure_rules import WorkerOutcome, final_state, first_failure, have_only_lost_partners
+from tui.runs.failure_rules import final_state, first_failure, have_only_lost_partners
 from tui.runs.record.boot_clock import time_of_end
 from tui.runs.record.event_log import Event
 from tui.runs.record.findings import Finding, ended_with_attempt, fold_note, is_about_cores
@@ -123,7 +123,7 @@ class RunStatus:
     def _failure_so_far(self) -> str:
         if self.state is not RunState.RUNNING or self.stop_requested:
             return ""
-        outcomes = _outcomes(part for part in self.workers if part.ended)
+        outcomes = {part.worker: part.outcome for part in self.workers if part.ended}
         first = None if have_only_lost_partners(outcomes) else first_failure(outcomes)
         return "".join(_how_it_failed(part) for part in self.workers if part.worker == first)
 
@@ -267,9 +267,8 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
     for row in report.get("ended") or ():
         index = row["worker"]
         if index in parts and not parts[index].ended:
-            parts[index] = replace(
-                parts[index], **worker_changes(Event(report.time, "exit", index, row), None, ended=False)
-            )
+            changes = worker_changes(Event(report.time, "exit", index, row), None, ended=False)
+            parts[index] = replace(parts[index], **changes)
     ordered = tuple(parts.values())
     status = replace(status, parts=ordered, is_worker_report=True)
     return _with_its_end(status) if all(part.ended for part in ordered) else status
@@ -278,7 +277,7 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
 def _with_its_end(status: RunStatus) -> RunStatus:
     """Return the status of a run whose every part has ended: over, unless a restart is to come."""
     parts = {part.worker: part for part in status.workers}
-    outcomes = _outcomes(parts.values())
+    outcomes = {index: part.outcome for index, part in parts.items()}
     by_person = status.is_stopped_by_person
     first = first_failure(outcomes)
     state = final_state(outcomes, stopped_by_person=by_person, first=first)
@@ -291,13 +290,6 @@ def _with_its_end(status: RunStatus) -> RunStatus:
     ended = max((part.ended_at for part in parts.values() if part.ended_at), default=None)
     ended = ended and max(ended, status.started or "")
     return replace(status, state=state, ended=ended, cause=cause if failed is not None else None)
-
-
-def _outcomes(parts: Iterable[WorkerStatus]) -> dict[int, WorkerOutcome]:
-    return {
-        part.worker: WorkerOutcome(part.exit_code, part.signal, time=part.ended_at, recorded=part.recorded)
-        for part in parts
-    }
 
 
 def _how_it_failed(part: WorkerStatus) -> str:

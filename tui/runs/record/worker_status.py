@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tui.runs.failure_rules import WorkerOutcome
 from tui.runs.record.event_log import Event
 
 _MOST_DIGITS = 20
@@ -48,6 +49,11 @@ class WorkerStatus:
     def has_begun(self) -> bool:
         """Return whether the job is known to have started there."""
         return self.phase == "confirm" or (self.phase == "start" and self.phase_status == "done")
+
+    @property
+    def outcome(self) -> WorkerOutcome:
+        """Return how the job ended there."""
+        return WorkerOutcome(self.exit_code, self.signal, self.size, self.ended_at, recorded=self.recorded)
 
 
 class WorkerParts:
