@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.test_buckets import needs_store
-from tui.checks.bucket_inputs import first_and_last, named_ranges
-from tui.checks.bucket_region import bucket_rows
+from tui.checks.buckets import bucket_rows, first_and_last, named_ranges
 from tui.cloud.storage.buckets import Buckets, parse_url
 from tui.localpod.bucket.bucket import Bucket
 from tui.pod.slice import Slice

@@ -7,7 +7,7 @@ import pytest
 
 from tests.pods import pod_home, running_pod
 from tui.checks.before_launch import before_launch
-from tui.checks.bucket_region import bucket_rows
+from tui.checks.buckets import bucket_rows
 from tui.checks.check_row import CheckRow
 from tui.checks.port_checks import DEFAULT_PORTS
 from tui.checks.run_checks import run_checks

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import gather_rows, run_all
@@ -47,34 +48,24 @@ async def before_launch(
     collected = [] if collected is None else collected
     ports = LAUNCH_PORTS.get(runtime, LAUNCH_PORTS["pjrt"])
 
-    def of_worker(index: int) -> Callable[[Report], Awaitable[None]]:
-        async def check_ports(report: Report) -> None:
-            async for row in coordinator_port_rows(index, slice_, fleet, ports):
-                report(row if runtime != "none" else _advisory(row))
+    async def check_ports(index: int, report: Report) -> None:
+        async for row in coordinator_port_rows(index, slice_, fleet, ports):
+            report(row if runtime != "none" else _advisory(row))
 
-        async def check(report: Report) -> None:
-            try:
-                await fleet.connect(index)
-            except TpuTuiError as error:
-                report(error_row("reachability", "fail", error, worker=index))
-                return
-            query = FactsQuery(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
-            facts = report_facts(
-                index,
-                slice_,
-                ask or ask_over_sessions(fleet),
-                query,
-                limits,
-                collected,
-                lambda row: report(_as_refusal(row)),
-            )
-            await run_all((facts, check_ports(report)))
-
-        return check
+    async def check(index: int, report: Report) -> None:
+        try:
+            await fleet.connect(index)
+        except TpuTuiError as error:
+            report(error_row("reachability", "fail", error, worker=index))
+            return
+        query = FactsQuery(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
+        ask_worker, report_refusal = ask or ask_over_sessions(fleet), lambda row: report(_as_refusal(row))
+        facts = report_facts(index, slice_, ask_worker, query, limits, collected, report_refusal)
+        await run_all((facts, check_ports(index, report)))
 
     for row in runtime_rows(slice_):
         yield _advisory(row)
-    async for row in gather_rows([of_worker(worker.index) for worker in slice_.workers]):
+    async for row in gather_rows([partial(check, worker.index) for worker in slice_.workers]):
         yield row
     all_facts = sorted(collected, key=lambda facts: facts.worker)
     for row in (*(version_rows(all_facts) if job else ()), *clock_rows(all_facts, limits)):

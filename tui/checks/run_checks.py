@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import gather_rows
@@ -33,42 +34,38 @@ async def run_checks(
     thresholds: Mapping[str, float] | None = None,
     run_root: str = RUN_ROOT,
     firewall: FirewallRules | None = None,
-    route: str = "external",
     tags: Sequence[str] = (),
     account: str | None = None,
 ) -> AsyncIterator[CheckRow]:
     """Check every worker's login, its facts, the ports of its peers, and differences between workers.
 
-    `thresholds` are a profile's. With `firewall`, the rules are compared with the probes. `route` is how this machine
-    reaches the workers; `tags` and `account` are the network tags and the service account by which rules may name
-    them. Stopping the iteration cancels the checks.
+    `thresholds` are a profile's. With `firewall`, the rules are compared with the probes; `tags` and `account` are
+    the network tags and the service account by which rules may name the workers. Stopping the iteration cancels the
+    checks.
     """
     limits = CheckThresholds.read(thresholds or {})
     query = FactsQuery(run_root, versions=LOGIN, code=True)
     collected: list[Facts] = []
     probed: list[CheckRow] = []
 
-    def of_worker(index: int) -> Callable[[Report], Awaitable[None]]:
-        async def check(report: Report) -> None:
-            reached = login_rows(await fleet.try_login(index))
-            for row in reached:
+    async def check(index: int, report: Report) -> None:
+        reached = login_rows(await fleet.try_login(index))
+        for row in reached:
+            report(row)
+        if reached[-1].status == "pass":
+            await report_facts(index, slice_, ask_over_sessions(fleet), query, limits, collected, report)
+            async for row in port_rows_from(index, slice_, fleet, (*DEFAULT_PORTS, *ports)):
+                probed.append(row)
                 report(row)
-            if reached[-1].status == "pass":
-                await report_facts(index, slice_, ask_over_sessions(fleet), query, limits, collected, report)
-                async for row in port_rows_from(index, slice_, fleet, (*DEFAULT_PORTS, *ports)):
-                    probed.append(row)
-                    report(row)
-            elif len(slice_.workers) > 1:
-                detail = "no port can be probed from it: this machine cannot log in"
-                report(make_row("ports", "unknown", detail, worker=index))
-
-        return check
+        elif len(slice_.workers) > 1:
+            detail = "no port can be probed from it: this machine cannot log in"
+            report(make_row("ports", "unknown", detail, worker=index))
 
     reading = asyncio.ensure_future(read_rules(slice_, firewall)) if firewall is not None else None
     try:
         for row in (*runtime_rows(slice_), *scope_rows(slice_)):
             yield row
-        async for row in gather_rows([of_worker(worker.index) for worker in slice_.workers]):
+        async for row in gather_rows([partial(check, worker.index) for worker in slice_.workers]):
             yield row
         all_facts = sorted(collected, key=lambda facts: facts.worker)
         for row in (*version_rows(all_facts), *code_rows(all_facts), *clock_rows(all_facts, limits)):
@@ -81,7 +78,7 @@ async def run_checks(
                 rules,
                 ports=ports,
                 probed=probed,
-                route=route,
+                route=fleet.access.route,
                 jump=await _jump_host(slice_, fleet),
                 origins=origins,
                 tags=tags,

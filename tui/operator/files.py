@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from tui.checks.bucket_region import storage_region
+from tui.checks.buckets import storage_region
 from tui.cloud.storage.bucket_lifecycle import BucketFacts, BucketLifecycle, OnDeleted
 from tui.cloud.storage.buckets import BucketUrl, parse_url
 from tui.errors import TpuTuiError, UsageError

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from tui.aio.fan_out import gather_rows
 from tui.checks.before_launch import before_launch
-from tui.checks.bucket_region import bucket_rows
+from tui.checks.buckets import bucket_rows
 from tui.checks.check_row import CheckRow, Report
 from tui.cloud.storage.buckets import Buckets
 from tui.operator.connections import Connections

@@ -195,7 +195,6 @@ class Slices:
             thresholds=settings.thresholds,
             run_root=settings.run_root,
             firewall=FirewallRules(settings) if slice_.is_in_cloud else None,
-            route=settings.route,
             tags=tags,
             account=account,
         ):

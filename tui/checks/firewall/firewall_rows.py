@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from tui.checks.bucket_region import storage_region
+from tui.checks.buckets import storage_region
 from tui.checks.check_row import CheckRow, error_row, make_row
 from tui.checks.firewall.evaluation import Decision, FirewallEndpoint, decide
 from tui.checks.port_checks import DEFAULT_PORTS, allow_command, firewall_remedy, smallest_network

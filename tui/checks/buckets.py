@@ -1,7 +1,8 @@
-"""Checks that the buckets a command names are in the slice's region.
+"""Checks that the buckets a command names are in the slice's region, and that its ranges of shards exist.
 
 Reads within a region are fastest and free (Cloud TPU documentation, "Training on TPU Pods"; Cloud Storage
-documentation, bucket locations and pricing).
+documentation, bucket locations and pricing). A range is written as in shells and WebDataset,
+`gs://bucket/train-{000000..000639}.tar`; its first and its last shard are looked up.
 """
 
 from __future__ import annotations
@@ -9,16 +10,12 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-from tui.checks.bucket_inputs import check_inputs
 from tui.checks.check_row import CheckRow, error_row, make_row
+from tui.cloud.storage.buckets import BucketPlace, Buckets, parse_url
 from tui.errors import CloudError, TpuTuiError
 from tui.pod.slice import Slice
 from tui.text.printable import one_line
-
-if TYPE_CHECKING:
-    from tui.cloud.storage.buckets import BucketPlace, Buckets
 
 DUAL_REGIONS: Mapping[str, tuple[str, ...]] = {
     "ASIA1": ("ASIA-NORTHEAST1", "ASIA-NORTHEAST2"),
@@ -36,6 +33,10 @@ _ZONE = re.compile(r"(?P<region>[a-z][a-z0-9-]*)-[a-z]")
 _ADDRESS = re.compile(r"gs://(?P<bucket>[^/\s'\"`,;|&<>()?#]*)")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _SHELL = "$*{}[]~"
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_SHARDS = re.compile(r"gs://[a-z0-9][a-z0-9._-]+/(?:[^\s'\"`;|&<>()#,{]*\{\d+\.\.\d+\})+[^\s'\"`;|&<>()#,{}]*")
+_SHELL_IN_SHARDS = re.compile(r"[$*?\[\]~\\]")
+"""Characters that only the worker's shell expands, in a bucket's name and in a range."""
 
 
 def storage_region(zone: str | None) -> str | None:
@@ -86,9 +87,9 @@ async def bucket_rows(argv: Sequence[str], env: Mapping[str, str], slice_: Slice
     A missing bucket fails. A bucket whose location cannot be read is unknown, and so is a name that only the
     worker's shell expands.
     """
-    bucket_checks = asyncio.gather(*(_check(name, slice_, buckets) for name in named_buckets(argv, env)))
-    rows, inputs = await asyncio.gather(bucket_checks, check_inputs(argv, env, buckets))
-    return [*rows, *inputs]
+    bucket_checks = (_check(name, slice_, buckets) for name in named_buckets(argv, env))
+    shard_checks = (_check_shards(shards, buckets) for shards in named_ranges((*argv, *env.values())))
+    return list(await asyncio.gather(*bucket_checks, *shard_checks))
 
 
 async def _check(name: str, slice_: Slice, buckets: Buckets) -> CheckRow:
@@ -100,6 +101,35 @@ async def _check(name: str, slice_: Slice, buckets: Buckets) -> CheckRow:
     try:
         place = await buckets.place(name)
     except TpuTuiError as error:
-        status = "unknown" if isinstance(error, CloudError) else "fail"
-        return error_row("region", status, error)
+        return _error_row("region", error)
     return region_row(name, place, slice_)
+
+
+def _error_row(check: str, error: TpuTuiError) -> CheckRow:
+    return error_row(check, "unknown" if isinstance(error, CloudError) else "fail", error)
+
+
+def named_ranges(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the ranges of objects in a command's words, without repetitions, in order."""
+    ranges = (match[0] for text in texts for match in _SHARDS.finditer(text))
+    return tuple(dict.fromkeys(shards for shards in ranges if not _SHELL_IN_SHARDS.search(shards)))
+
+
+def first_and_last(shards: str) -> tuple[str, str]:
+    """Return the first and the last address of a range."""
+    return _RANGE.sub(lambda match: match[1], shards), _RANGE.sub(lambda match: match[2], shards)
+
+
+async def _check_shards(shards: str, buckets: Buckets) -> CheckRow:
+    addresses = [parse_url(address) for address in dict.fromkeys(first_and_last(shards))]
+    try:
+        answers = await asyncio.gather(*(buckets.exists(address) for address in addresses))
+    except TpuTuiError as error:
+        return _error_row("data", error)
+    missing = [str(address) for address, exists in zip(addresses, answers, strict=True) if not exists]
+    shown = one_line(shards)
+    if not missing:
+        return make_row("data", "pass", f"{shown}: the first and the last exist")
+    detail = f"{shown}: there is no {one_line(' and no '.join(missing))}"
+    folder = one_line(missing[0].rpartition("/")[0])
+    return make_row("data", "fail", detail, f"list what is there: gcloud storage ls {folder}/")

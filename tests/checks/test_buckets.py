@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.test_buckets import needs_store
-from tui.checks.bucket_region import bucket_rows, named_buckets, region_row, storage_region
+from tui.checks.buckets import bucket_rows, named_buckets, region_row, storage_region
 from tui.cloud.storage.buckets import BucketPlace, Buckets
 from tui.errors import CloudError
 from tui.localpod.bucket.bucket import Bucket
