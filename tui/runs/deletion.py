@@ -6,22 +6,19 @@ import shutil
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import as_completed
 from tui.errors import TpuTuiError, UsageError
 from tui.pod.job_options import JobOptions
 from tui.pod.run import Run, is_run_id
+from tui.runs.record.damaged_record import NoRecordError
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import build_call
 from tui.runs.worker.queries import QUERY_TIMEOUT_S
 from tui.ssh.exec.script_protocol import no_answer_error, parse_answers
-
-if TYPE_CHECKING:
-    from tui.runs.record.damaged_record import NoRecordError
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 _DOOMED = ".deleted-"
 """The beginning of the name of a directory that is being removed."""

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
@@ -26,10 +25,7 @@ from tui.runs.worker.queries import (
     read_record,
 )
 from tui.ssh.exec.script_protocol import Answer
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
-
+from tui.ssh.fleet import Fleet
 
 LIST_TIMEOUT_S = 15.0
 """Timeout of a worker's listing of its runs, and of the transfer of a run's record."""

@@ -6,14 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tui.pod.run import LAST_WORDS, RunState
+from tui.pod.run import LAST_WORDS, Run, RunState
 from tui.settings.home import open_regular
 from tui.text.printable import one_line
-
-if TYPE_CHECKING:
-    from tui.pod.run import Run
 
 PARTNER_LOST = 75
 """Exit code of a worker that ended because another one did (EX_TEMPFAIL of sysexits.h): never the first failure."""

@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.aio.background_tasks import BackgroundTasks
 from tui.aio.backoff import backoff
@@ -20,9 +20,7 @@ from tui.ssh.exec.command import OUTPUT_LIMIT_BYTES, OnOutput, OutputBudget, Run
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import PortState, classify_port, unanswered_port
 from tui.ssh.stream_limits import WINDOW_BYTES
-
-if TYPE_CHECKING:
-    from tui.ssh.transport.client_callbacks import LoginClient
+from tui.ssh.transport.client_callbacks import LoginClient
 
 OPEN_ATTEMPTS = 4
 REMOTE_MARGIN_S = 2

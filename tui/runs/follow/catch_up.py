@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
@@ -15,10 +14,8 @@ from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.log_mirror import record_missing_arrivals
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.ssh.fleet import Fleet
 from tui.text.printable import format_count
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
 
 
 async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> None:

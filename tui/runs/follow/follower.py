@@ -25,6 +25,7 @@ from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import MOST_EXIT_CODE, build_call, follow_timeout_s, parse_outcome, poll_interval_s
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.script_protocol import Answer, Call, answer_marker, channel_errors, parse_answers, parse_line
+from tui.ssh.fleet import Fleet
 from tui.ssh.stream_limits import READ_BYTES
 from tui.text.durations import format_duration
 from tui.text.printable import one_line
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     import asyncssh
 
     from tui.runs.launch.worker_session import WorkerSession
-    from tui.ssh.fleet import Fleet
 
 MAX_CHATTER_BYTES = 1024 * 1024
 """Bytes that start-up files may print before the log begins."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import cancel_all
 from tui.pod.run import RunState
@@ -18,11 +17,9 @@ from tui.runs.record.log_mirror import archive_attempt_logs, record, retry_while
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.queries import parse_attempt
+from tui.ssh.fleet import Fleet
 from tui.text.numbers import parse_integer
 from tui.text.ranks import format_workers
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
 
 _POLL_INTERVAL_S = 1.0
 _UNREACHABLE_TIMEOUT_S = 20.0

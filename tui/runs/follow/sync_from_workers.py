@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
@@ -18,9 +18,7 @@ from tui.runs.record.run_status import BY_REMOTE_USER, STOP_REQUESTED, WORKER_RE
 from tui.runs.worker.calls import parse_outcome
 from tui.runs.worker.queries import RemoteState, parse_attempt, parse_state, query_status
 from tui.ssh.exec.script_protocol import Answer
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 Answers = Mapping[int, "Answer | None"]
 """The answer of each worker that was queried about a run; None where it does not know the run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tui.checks.before_launch import before_launch
 from tui.checks.grouped_rows import CheckFinding, digest
@@ -13,9 +12,7 @@ from tui.runs.launch.job_script import job_text
 from tui.runs.launch.launch_spec import LaunchSpec, Preflight
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.worker.version_query import record_versions
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 
 async def run_preflight(directory: RunDirectory, spec: LaunchSpec, wanted: Preflight, fleet: Fleet, ask: Ask) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tui.checks.workers.check_facts import JOB, Facts, FactsQuery, ask_facts, ask_over_sessions
 from tui.errors import TpuTuiError
@@ -18,11 +18,9 @@ from tui.runs.launch.job_script import job_text
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.record.versions import PACKAGES, VERSIONS
+from tui.ssh.fleet import Fleet
 from tui.ssh.sync.upload import code_directory
 from tui.text.ranks import format_ranks
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
 
 INTERPRETERS = ("python", "torchrun", "accelerate")
 """Prefixes of the names of Python interpreters and of programs that start one."""
