@@ -102,7 +102,7 @@ def console() -> dict[str, Any]:
         try:
             return on_terminal(["console", str(directory.path), name], write)
         finally:
-            lock.release()
+            lock.close()
 
 
 def _lines(worker: int, turn: int) -> bytes:

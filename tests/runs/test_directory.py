@@ -123,7 +123,7 @@ def test_the_holder_of_the_lock_is_the_keeper_and_no_other_process_can_take_it(h
     assert made.keeper_status().alive
     assert made.keeper_status().pid == os.getpid()
     assert DirectoryLock.take(made) is None
-    claim.release()
+    claim.close()
     after = made.keeper_status()
     assert not after.alive
     assert after.since == pytest.approx(time.time(), abs=60)
@@ -164,7 +164,7 @@ def test_only_a_live_process_that_signed_the_lock_is_a_keeper(home: Path) -> Non
     assert living_keeper(made) is None
     claim.sign()
     assert living_keeper(made) == os.getpid()
-    claim.release()
+    claim.close()
     (made.path / "keeper").write_text(f"{os.getpid()} 1 {socket.gethostname()}\n")
     assert living_keeper(made) is None
 
@@ -192,7 +192,7 @@ def test_a_lock_on_a_directory_that_was_removed_or_moved_is_no_longer_valid(home
     RunDirectory.create(home, RUN)
     (made.path / "keeper").touch()
     assert not claim.stands()
-    claim.release()
+    claim.close()
 
 
 def test_a_reader_with_a_shared_lock_does_not_keep_a_keeper_from_starting(home: Path) -> None:

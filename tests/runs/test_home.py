@@ -126,7 +126,7 @@ def test_a_damaged_record_of_a_run_that_may_be_alive_is_deleted_only_if_confirme
     claim.sign()
     with pytest.raises(UsageError, match="keeper"):
         delete_unreadable(problem, home, anyway=True)
-    claim.release()
+    claim.close()
     delete_unreadable(problem, home, anyway=True)
     assert list(home.iterdir()) == []
 
@@ -154,7 +154,7 @@ def test_a_run_that_another_process_deletes_at_the_same_time_counts_as_deleted(h
     other.start()
     begun.wait()
     directory.path.rename(home / f".deleted-{RUN.id}")
-    claim.release(beat=False)
+    claim.close()
     other.join()
     delete_here(directory)
     assert [path.name for path in home.iterdir()] == [f".deleted-{RUN.id}"]

@@ -155,7 +155,7 @@ def test_a_keeper_of_an_ended_run_is_noticed_when_it_starts_and_when_it_ends(hom
     assert claim is not None
     claim.sign()
     assert overview.read_statuses()[0].attended.alive
-    claim.release(beat=False)
+    claim.close()
     assert not overview.read_statuses()[0].attended.alive
     claim_file = directory.path / "keeper"
     assert socket.gethostname() in claim_file.read_text()

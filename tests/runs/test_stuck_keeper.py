@@ -41,7 +41,7 @@ def attended_run(tmp_path: Path) -> Iterator[RunDirectory]:
     assert claim is not None
     claim.sign()
     yield directory
-    claim.release()
+    claim.close()
 
 
 def sign(directory: RunDirectory, awake: float | None, changed: float, host: str = HERE) -> None:

@@ -19,7 +19,8 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.settings import load
 from tui.settings.home import loose_home, make_private, read_user_file
 from tui.settings.profiles import read_profile, save_profile
-from tui.ssh.config.access import Access, Login
+from tui.ssh.config.access import Access
+from tui.ssh.host_login import Login
 from tui.ssh.keys.known_hosts import HostKeys, add_known_host
 
 OTHER_UID = 54321

@@ -20,8 +20,7 @@ from tests.sshd import OpensshWorker
 from tui.errors import TpuTuiError, UsageError
 from tui.ssh.fetch.destination import Destination
 from tui.ssh.fetch.fetch_files import FetchedFile, fetch_files
-from tui.ssh.fetch.placement import STAGING, place_files
-from tui.ssh.fetch.remote_path import RemoteFile, RemotePattern
+from tui.ssh.fetch.remote_path import STAGING, RemoteFile, RemotePattern, place_files
 from tui.ssh.fleet import Fleet
 
 Start = Callable[..., OpensshWorker]

@@ -14,10 +14,11 @@ import pytest
 
 from tests.sshd import OpensshWorker, free_port, make_key, silent_port
 from tui.pod.worker import Worker
-from tui.ssh.config.access import Access, ClientKey, Login
+from tui.ssh.config.access import Access, ClientKey
 from tui.ssh.errors import Reason, SshError, connect_error, jump_host_error
 from tui.ssh.exec.port_probe import classify_port
 from tui.ssh.fleet import Fleet
+from tui.ssh.host_login import Login
 from tui.ssh.transport.login_result import LoginResult
 
 pytestmark = pytest.mark.timing

@@ -23,6 +23,7 @@ from tui.ssh.config.openssh_config import read_config
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
+from tui.ssh.host_login import Login
 from tui.ssh.keys.client_keys import unlock
 
 __all__ = ["agent"]

@@ -100,17 +100,14 @@ class Ladder:
         }
 
 
-def make_ladders(runs: Iterable[FinishedRun], *, worth: float = WORTH_GOING_UP) -> tuple[Ladder, ...]:
-    """Return a ladder for each generation; runs with an unknown number of cores are left out.
-
-    `worth` is the scaling efficiency below which a larger slice is not worth its cost.
-    """
+def make_ladders(runs: Iterable[FinishedRun]) -> tuple[Ladder, ...]:
+    """Return a ladder for each generation; runs with an unknown number of cores are left out."""
     by_generation: dict[str, dict[_Size, list[FinishedRun]]] = {}
     for run in runs:
         size = _size_of(run)
         if size is not None:
             by_generation.setdefault(size.generation, {}).setdefault(size, []).append(run)
-    return tuple(_ladder(generation, sizes, worth) for generation, sizes in sorted(by_generation.items()))
+    return tuple(_ladder(generation, sizes) for generation, sizes in sorted(by_generation.items()))
 
 
 def is_comparable(run: FinishedRun) -> bool:
@@ -132,17 +129,17 @@ def _size_of(run: FinishedRun) -> _Size | None:
     return _Size(_NO_TYPE, format_count(run.cores, "core"), run.cores)
 
 
-def _ladder(generation: str, sizes: dict[_Size, list[FinishedRun]], worth: float) -> Ladder:
+def _ladder(generation: str, sizes: dict[_Size, list[FinishedRun]]) -> Ladder:
     rungs: list[Rung] = []
     smallest: float | None = None
     for size in sorted(sizes, key=lambda size: size.cores):
-        rung = _rung(size, sizes[size], smallest, worth)
+        rung = _rung(size, sizes[size], smallest)
         smallest = smallest or rung.rate_per_core
         rungs.append(rung)
     measured = [rung for rung in rungs if rung.efficiency is not None]
     if len(measured) == 1:
         rungs = [replace(rung, verdict=_ONLY_SIZE) if rung in measured else rung for rung in rungs]
-    go_up, next_type, advice = _advice(generation, rungs, worth)
+    go_up, next_type, advice = _advice(generation, rungs)
     made_up = [rung.accelerator_type for rung in rungs if rung.rehearsal]
     if made_up:
         advice += f"; the rate on {', '.join(made_up)} is made up, by a rehearsal"
@@ -150,7 +147,7 @@ def _ladder(generation: str, sizes: dict[_Size, list[FinishedRun]], worth: float
     return Ladder(generation, tuple(rungs), go_up, next_type, advice)
 
 
-def _rung(size: _Size, runs: list[FinishedRun], smallest: float | None, worth: float) -> Rung:
+def _rung(size: _Size, runs: list[FinishedRun], smallest: float | None) -> Rung:
     rates = [(_rate_of(run), run) for run in runs if run.succeeded and _rate_of(run)]
     if not rates:
         succeeded = [run for run in runs if run.succeeded]
@@ -163,7 +160,7 @@ def _rung(size: _Size, runs: list[FinishedRun], smallest: float | None, worth: f
         verdict = "smallest (baseline)"
         return Rung(size.name, size.cores, run.run, round_figure(rate), per_core, 1.0, verdict, run.rehearsal)
     efficiency = round_figure(per_core / smallest)
-    verdict = "scales" if efficiency >= worth else f"scales badly: loses {1 - efficiency:.0%} per core"
+    verdict = "scales" if efficiency >= WORTH_GOING_UP else f"scales badly: loses {1 - efficiency:.0%} per core"
     return Rung(size.name, size.cores, run.run, round_figure(rate), per_core, efficiency, verdict, run.rehearsal)
 
 
@@ -173,23 +170,20 @@ def _rate_of(run: FinishedRun) -> float:
     return rate if math.isfinite(rate) and rate > 0 else 0.0
 
 
-def _advice(generation: str, rungs: list[Rung], worth: float) -> tuple[bool, str | None, str]:
+def _advice(generation: str, rungs: list[Rung]) -> tuple[bool, str | None, str]:
     top = rungs[-1]
     if top.efficiency is None:
         return False, None, f"{top.verdict} on {top.accelerator_type}"
     if top.verdict == _ONLY_SIZE:
         return _advice_without_comparison(generation, top.accelerator_type)
-    if top.efficiency < worth:
-        better = [rung for rung in rungs if rung.efficiency is not None and rung.efficiency >= worth][-1]
-        return (
-            False,
-            None,
-            (
-                f"do not go up: {top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core, less than "
-                f"{worth:.0%}; {better.accelerator_type} is the largest size worth using. Check the input first: "
-                "loaders, bucket region"
-            ),
+    if top.efficiency < WORTH_GOING_UP:
+        better = [rung for rung in rungs if rung.efficiency is not None and rung.efficiency >= WORTH_GOING_UP][-1]
+        advice = (
+            f"do not go up: {top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core, less than "
+            f"{WORTH_GOING_UP:.0%}; {better.accelerator_type} is the largest size worth using. "
+            "Check the input first: loaders, bucket region"
         )
+        return False, None, advice
     share = f"{top.accelerator_type} keeps {top.efficiency:.0%} of the rate per core"
     if generation not in SIZES:
         return True, None, f"go up to twice as many cores: {share}"
@@ -205,11 +199,8 @@ def _advice_without_comparison(generation: str, only: str) -> tuple[bool, str | 
     if next_type is None and generation in SIZES:
         return False, None, f"nothing to compare with, and {only} is the largest"
     larger = next_type or "twice as many cores"
-    return (
-        False,
-        next_type,
-        f"nothing to compare with: run on {larger}, too, and compare its rate per core with {only}'s",
-    )
+    advice = f"nothing to compare with: run on {larger}, too, and compare its rate per core with {only}'s"
+    return False, next_type, advice
 
 
 def _next_size(generation: str, name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,11 +73,9 @@ def _remove(directory: RunDirectory) -> None:
         claim = DirectoryLock.take(directory)
         if claim is None:
             raise keeper_busy_error(directory)
-        try:
+        with closing(claim):
             if claim.stands():
                 _remove_tree(directory.path)
-        finally:
-            claim.release()
     except FileNotFoundError:
         return
     except OSError as error:

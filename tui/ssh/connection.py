@@ -19,7 +19,7 @@ from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.exec.command import OUTPUT_LIMIT_BYTES, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import PortState, classify_port, unanswered_port
-from tui.ssh.stream_limits import WINDOW_BYTES
+from tui.ssh.exec.script_protocol import WINDOW_BYTES
 from tui.ssh.transport.client_callbacks import LoginClient
 
 OPEN_ATTEMPTS = 4
@@ -194,7 +194,7 @@ class WorkerConnection:
     async def process(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command whose streams the caller reads and writes, as bytes; its end frees its slot.
 
-        The caller must `close()` it, or read both streams to their end, `stream_limits.READ_BYTES` at a time.
+        The caller must `close()` it, or read both streams to their end, `script_protocol.READ_BYTES` at a time.
         """
         process: asyncssh.SSHClientProcess[bytes]
         _, process = await self._open(asyncssh.SSHClientProcess, command, window=WINDOW_BYTES)

@@ -8,9 +8,9 @@ import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from tui.errors import WorkerError
+from tui.ssh.host_login import Login
 from tui.text.printable import one_line
 
 _MAX_REMOTE_CHARACTERS = 200
@@ -57,25 +57,6 @@ class SshError(WorkerError):
         """Whether the command may have begun; a command that did not begin can be repeated."""
 
 
-class Endpoint(Protocol):
-    """The parts of a `Login` that messages name."""
-
-    @property
-    def host(self) -> str:
-        """A name or an address."""
-        ...
-
-    @property
-    def port(self) -> int:
-        """The SSH port."""
-        ...
-
-    @property
-    def user(self) -> str:
-        """The account on the host."""
-        ...
-
-
 @dataclass(frozen=True)
 class Cause:
     """One kind of failure; its templates name a login as `{where}`, `{port}` and `{account}`.
@@ -87,7 +68,7 @@ class Cause:
     sentence: str
     remedy: str = ""
 
-    def error(self, worker: int | None, login: Endpoint | None = None, **values: object) -> SshError:
+    def error(self, worker: int | None, login: Login | None = None, **values: object) -> SshError:
         """Return the error for one worker; text from other machines and programs is made printable and short."""
         fields = {name: quote_remote(str(value)) if name in _REMOTE else value for name, value in values.items()}
         if login is not None:
@@ -328,7 +309,7 @@ TOO_MUCH_OUTPUT = Cause(
 )
 
 
-def connect_error(error: BaseException, worker: int | None, login: Endpoint, seconds: float) -> SshError:
+def connect_error(error: BaseException, worker: int | None, login: Login, seconds: float) -> SshError:
     """Return why no TCP connection was made within `seconds`."""
     number = getattr(error, "errno", None) or 0
     if isinstance(error, (socket.gaierror, UnicodeError)):
@@ -337,12 +318,12 @@ def connect_error(error: BaseException, worker: int | None, login: Endpoint, sec
     return cause.error(worker, login, seconds=seconds, words=str(error))
 
 
-def jump_host_error(cause: str, words: str, worker: int | None, login: Endpoint, jump: str) -> SshError:
+def jump_host_error(cause: str, words: str, worker: int | None, login: Login, jump: str) -> SshError:
     """Return why a jump host did not connect to the worker: a `PortState.cause`, and the jump host's `words`."""
     return _JUMP_CAUSES.get(cause, _JUMP_FAILED).error(worker, login, jump=jump, words=words)
 
 
-def not_ssh_error(worker: int | None, login: Endpoint, greeting: bytes = b"") -> SshError:
+def not_ssh_error(worker: int | None, login: Login, greeting: bytes = b"") -> SshError:
     """Return the error for another service at that address, with the first line of its `greeting`."""
     line = next(iter(greeting.strip().splitlines()), b"")
     answer = f' (it answered "{quote_remote(line, _MAX_GREETING_CHARACTERS)}")' if line else ""
@@ -350,7 +331,7 @@ def not_ssh_error(worker: int | None, login: Endpoint, greeting: bytes = b"") ->
 
 
 def denied_error(
-    worker: int | None, login: Endpoint, tried: int, locked: list[str], slice_: str | None, words: str, os_login: bool
+    worker: int | None, login: Login, tried: int, locked: list[str], slice_: str | None, words: str, os_login: bool
 ) -> SshError:
     """Return the error for keys that the server refuses; `locked` are key files that are still encrypted."""
     keys = "SSH key" if tried == 1 else f"{tried} SSH keys"
@@ -366,7 +347,7 @@ def denied_error(
     )
 
 
-def more_than_a_key_error(worker: int | None, login: Endpoint, methods: Sequence[str], words: str = "") -> SshError:
+def more_than_a_key_error(worker: int | None, login: Login, methods: Sequence[str], words: str = "") -> SshError:
     """Return the error for a server that accepts no login by a key alone; `words` come from the server."""
     asks = "keyboard-interactive" in methods
     return _MORE_THAN_A_KEY.error(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from tui.aio.backoff import backoff
@@ -13,8 +14,9 @@ from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.procs.file_limit import RESERVED_FILES, raise_file_limit
 from tui.ssh import errors
-from tui.ssh.config.access import Access, Login, Prompter, configured_logins, login_to, logins_to
+from tui.ssh.config.access import Access, Prompter, configured_logins, login_to, logins_to
 from tui.ssh.exec.port_probe import PortState
+from tui.ssh.host_login import Login
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys
 from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
@@ -124,16 +126,6 @@ class Fleet:
             return live
         return await self._connection(index, self._live)
 
-    async def connect_within(self, index: int, seconds: float) -> float:
-        """Connect, and return how many of the `seconds` are left; the clock stops while a person is prompted.
-
-        Raises what `connect` raises, and SshError when the time is over.
-        """
-        try:
-            return (await wait_for(seconds, self.connect(index), self._prompter))[1]
-        except asyncio.TimeoutError:
-            raise self._no_login_within(index, seconds) from None
-
     async def run(
         self,
         index: int,
@@ -168,12 +160,7 @@ class Fleet:
 
         `timeout` is in seconds, per worker, for its login and the command together.
         """
-
-        async def run_one(index: int) -> CommandResult:
-            if timeout is None:
-                return await self.run(index, command, keep=keep, on_output=on_output)
-            return await self.run_within(index, command, timeout, keep=keep, on_output=on_output)
-
+        run_one = partial(self.run_within, command=command, seconds=timeout, keep=keep, on_output=on_output)
         async for _, result in for_each_worker(indices, run_one):
             yield result
 
@@ -181,14 +168,22 @@ class Fleet:
         self,
         index: int,
         command: str,
-        seconds: float,
+        seconds: float | None,
         *,
         input: bytes = b"",  # noqa: A002
         keep: OutputBudget | None = None,
         on_output: OnOutput | None = None,
     ) -> CommandResult:
-        """Log in and run one command within `seconds`; return its result so far when they are over."""
-        remaining = await self.connect_within(index, seconds)
+        """Log in and run one command within `seconds`; return its result so far when they are over.
+
+        The clock stops while a person is prompted.
+        """
+        if seconds is None:
+            return await self.run(index, command, input=input, keep=keep, on_output=on_output)
+        try:
+            _, remaining = await wait_for(seconds, self.connect(index), self._prompter)
+        except asyncio.TimeoutError:
+            raise self._no_login_within(index, seconds) from None
         running = self.run(index, command, input=input, timeout=remaining, keep=keep, on_output=on_output)
         try:
             return (await wait_for(remaining + _RESULT_GRACE_S, running, self._prompter))[0]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 
 from tui.aio.fan_out import cancel_all
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError, WorkerError
 from tui.runs.follow.follower import Follower
 from tui.runs.follow.previous_attempts import fetch_previous_logs
-from tui.runs.follow.sync_from_workers import Answers, query_workers, record_worker_answers
+from tui.runs.follow.sync_from_workers import query_workers, record_worker_answers
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.log_mirror import record_missing_arrivals
 from tui.runs.record.run_directory import RunDirectory
@@ -34,14 +35,10 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
         ) from refused
     if claim is None:
         return
-    answers: Answers = {}
-    try:
+    with closing(claim):
         record_missing_arrivals(directory)
         errors = await _bring_up_to_date(directory, fleet, timeout)
-        if not errors:
-            answers = await query_workers(directory.run, fleet, timeout_s=timeout)
-    finally:
-        claim.release(beat=False)
+        answers = {} if errors else await query_workers(directory.run, fleet, timeout_s=timeout)
     record_worker_answers(directory, answers)
     for error in errors:
         raise error

@@ -24,9 +24,16 @@ from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
 from tui.runs.worker.calls import MOST_EXIT_CODE, build_call, follow_timeout_s, parse_outcome, poll_interval_s
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.exec.script_protocol import Answer, Call, answer_marker, channel_errors, parse_answers, parse_line
+from tui.ssh.exec.script_protocol import (
+    READ_BYTES,
+    Answer,
+    Call,
+    answer_marker,
+    channel_errors,
+    parse_answers,
+    parse_line,
+)
 from tui.ssh.fleet import Fleet
-from tui.ssh.stream_limits import READ_BYTES
 from tui.text.durations import format_duration
 from tui.text.printable import one_line
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 from tui.aio.timeouts import within
@@ -56,13 +56,11 @@ def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
         claim = DirectoryLock.take(directory)
         if claim is None:
             return
-        try:
+        with closing(claim):
             if status.state.is_over:
                 directory.append_event("state", state=str(RunState.RUNNING), cause=None, revived=True)
                 status = status_of(directory)
             _note(directory, status, report)
-        finally:
-            claim.release(beat=False)
 
 
 class _Report(NamedTuple):

@@ -84,12 +84,10 @@ def diagnose(run: Run, slice_: Slice | None, reasons: Mapping[int, str] | None =
     if lost := lost_workers(run, slice_):
         return _diagnose_losses(run, slice_, lost, reasons or {})
     state, symptoms = slice_.state or "", _describe_symptoms(slice_)
-    if state in _PREEMPTED:
-        remedy = f"{delete}, then {again}"
-        return SliceDiagnosis("preempted", f"slice {run.slice} was preempted ({state}{symptoms})", True, remedy)
-    if state == "TERMINATED":
-        remedy = f"{delete}, then {again}"
-        return SliceDiagnosis("terminated", f"slice {run.slice} was terminated ({state}{symptoms})", True, remedy)
+    if state in _PREEMPTED or state == "TERMINATED":
+        kind = "preempted" if state in _PREEMPTED else "terminated"
+        text, remedy = f"slice {run.slice} was {kind} ({state}{symptoms})", f"{delete}, then {again}"
+        return SliceDiagnosis(kind, text, True, remedy)
     if state in ("STOPPED", "STOPPING"):
         start = shlex.join(["tpu-tui", "slices", "start", run.slice, *(["--zone", run.zone] if run.zone else [])])
         remedy = f"{start}, then launch the run again"

@@ -82,7 +82,8 @@ def main(arguments: list[str]) -> int:
         _record_fault(directory, error)
         raise
     finally:
-        lock.release()
+        lock.beat()
+        lock.close()
     freeze_existing_objects()
     return 0
 

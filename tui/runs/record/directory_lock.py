@@ -67,10 +67,8 @@ class DirectoryLock:
         except OSError as error:
             return not isinstance(error, FileNotFoundError)
 
-    def release(self, *, beat: bool = True) -> None:
-        """Release the lock, with a last sign of life unless `beat` is false."""
-        if beat:
-            self.beat()
+    def close(self) -> None:
+        """Release the lock."""
         os.close(self._descriptor)
 
 

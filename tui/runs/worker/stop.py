@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -90,7 +90,7 @@ def _stop_each(
 
     async def stop(index: int) -> StopAnswer:
         answer = await stop_worker(directory.run, fleet, index, grace=grace, for_good=for_good, part=parts.get(index))
-        _note(directory, "stop", worker=answer.worker, **_fields(answer))
+        _note(directory, "stop", **asdict(answer))
         return answer
 
     return as_completed(map(stop, indices))
@@ -192,11 +192,7 @@ async def stop_worker(
 
 async def record_answer(directory: RunDirectory, answer: StopAnswer) -> None:
     """Record a worker's answer in the run's events."""
-    await record(directory, "stop", worker=answer.worker, **_fields(answer))
-
-
-def _fields(answer: StopAnswer) -> dict[str, Any]:
-    return {"confirmed": answer.confirmed, "exit_code": answer.exit_code, "detail": answer.detail}
+    await record(directory, "stop", **asdict(answer))
 
 
 def _answer_of(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:

@@ -16,6 +16,7 @@ from tui.pod.worker import SSH_PORT, Worker
 from tui.procs.python_env import module_command
 from tui.ssh.config.openssh_config import read_config
 from tui.ssh.errors import NO_ADDRESS, UNSAFE_NAME
+from tui.ssh.host_login import Login
 
 if TYPE_CHECKING:
     from tui.settings import Settings
@@ -109,24 +110,6 @@ class Access:
             raise ValueError(f"not an access: {error!r}") from error
 
 
-@dataclass(frozen=True)
-class Login:
-    """The host, port and account of one worker, with the OpenSSH configuration applied."""
-
-    host: str
-    port: int
-    user: str
-    jump: str | None = None
-    proxy: str | None = None
-    """A command whose standard input and output lead to the host (ssh_config(5), ProxyCommand)."""
-    agent: str | None = None
-    """The agent socket that the configuration names; empty: use no agent."""
-    aliases: tuple[str, ...] = ()
-    """Names under which its host key may be stored besides the address, the most specific first."""
-    identities: tuple[str, ...] = ()
-    known_hosts: tuple[str, ...] = ()
-
-
 def local_user() -> str:
     """Return the user name on this machine, which gcloud uses on the workers too."""
     try:
@@ -135,9 +118,8 @@ def local_user() -> str:
         return "root"
 
 
-def access_from(settings: Settings, environ: Mapping[str, str] | None = None) -> Access:
+def access_from(settings: Settings) -> Access:
     """Return the access from settings, the agent, `~/.ssh` and gcloud's conventions. No file is read."""
-    environ = os.environ if environ is None else environ
     ssh = Path("~/.ssh").expanduser()
     config = ssh / "config"
     configured = tuple(map(str, settings.known_hosts))
@@ -151,7 +133,7 @@ def access_from(settings: Settings, environ: Mapping[str, str] | None = None) ->
         user=settings.user,
         identity=str(settings.identity) if settings.identity else None,
         identities=tuple(str(ssh / name) for name in (GOOGLE_KEY, *DEFAULT_KEYS)),
-        agent=environ.get("SSH_AUTH_SOCK") or None,
+        agent=os.environ.get("SSH_AUTH_SOCK") or None,
         port=settings.port,
         known_hosts=configured or usual,
         own_known_hosts=str(settings.own_known_hosts),

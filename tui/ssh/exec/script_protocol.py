@@ -39,6 +39,14 @@ BEGIN_TIMEOUT_S = 90.0
 """Seconds for a login shell to reach a script that transfers files: some start-up files sleep, some never end."""
 PROGRESS_TIMEOUT_S = 600.0
 """Seconds for such a script to take or send something: hashing gigabytes on a slow disk takes minutes."""
+WINDOW_BYTES = 256 * 1024
+"""Bytes a worker may send ahead of a reader of its streams; bounds memory and keeps workers from starving others."""
+READ_BYTES = 2 * WINDOW_BYTES
+"""Bytes of a stream to read at once: all that can have arrived.
+
+asyncssh 2.24 reopens the whole window as soon as less than a window is left to read, so with smaller reads the output
+of a fast worker piles up in memory.
+"""
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tui.errors import TpuTuiError, UsageError
-from tui.ssh.fetch.placement import STAGING, Place
+from tui.ssh.fetch.remote_path import STAGING, Place
 from tui.text.printable import one_line
 
 _BLOCK_BYTES = 1 << 20

@@ -19,8 +19,7 @@ from tui.ssh.errors import SshError, quote_remote
 from tui.ssh.exec.script_protocol import Answer
 from tui.ssh.fetch.destination import Destination, IncompleteFile, LocalFileError
 from tui.ssh.fetch.fetch_stream import FetchStream, StreamBrokenError
-from tui.ssh.fetch.placement import Place, place_files
-from tui.ssh.fetch.remote_path import RemoteFile, RemotePattern
+from tui.ssh.fetch.remote_path import Place, RemoteFile, RemotePattern, place_files
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from tui.ssh.exec.script_protocol import (
     BEGIN_TIMEOUT_S,
     MAX_CHATTER_BYTES,
     PROGRESS_TIMEOUT_S,
+    READ_BYTES,
     START_UP_FILES,
     Answer,
     Call,
     channel_errors,
     parse_line,
 )
-from tui.ssh.stream_limits import READ_BYTES
 
 if TYPE_CHECKING:
     import asyncssh

@@ -14,6 +14,7 @@ from tui.errors import TpuTuiError
 from tui.settings.home import check_trusted, make_private, open_regular, read_user_file
 from tui.ssh.config.access import Access, Login
 from tui.ssh.errors import Reason, SshError
+from tui.ssh.host_login import Login
 
 if TYPE_CHECKING:
     import asyncssh
@@ -28,14 +29,7 @@ HOST_KEY_ALGORITHMS = (
     "rsa-sha2-256",
 )
 """Host key algorithms in the order to request where no key is known, as OpenSSH prefers them."""
-CERTIFICATE_ALGORITHMS = (
-    "ssh-ed25519-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp256-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp384-cert-v01@openssh.com",
-    "ecdsa-sha2-nistp521-cert-v01@openssh.com",
-    "rsa-sha2-512-cert-v01@openssh.com",
-    "rsa-sha2-256-cert-v01@openssh.com",
-)
+CERTIFICATE_ALGORITHMS = tuple(f"{name}-cert-v01@openssh.com" for name in HOST_KEY_ALGORITHMS)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from tui.ssh.exec.script_protocol import (
     BEGIN_TIMEOUT_S,
     MAX_CHATTER_BYTES,
     PROGRESS_TIMEOUT_S,
+    READ_BYTES,
     START_UP_FILES,
     Answer,
     Call,
@@ -31,7 +32,6 @@ from tui.ssh.exec.script_protocol import (
     load_script,
     parse_line,
 )
-from tui.ssh.stream_limits import READ_BYTES
 from tui.ssh.sync.bundle import Bundle, read_bundle
 
 if TYPE_CHECKING:

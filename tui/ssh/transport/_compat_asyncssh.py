@@ -116,6 +116,11 @@ class FastConnection(asyncssh.SSHClientConnection):
         return bool(self._banner_lines or self._inpbuf)
 
     @property
+    def is_encrypted(self) -> bool:
+        """Return whether the key exchange finished."""
+        return bool(self.get_extra_info("send_cipher"))
+
+    @property
     def untried(self) -> int:
         """How many of the last keys were not offered."""
         return len(self._client_keys)

@@ -74,32 +74,6 @@ class LoginClient(asyncssh.SSHClient):
             self.ended.set_result(exc)
 
     @property
-    def wanted(self) -> tuple[str, ...]:
-        """Login methods the server requires instead of the keys it refused; empty if another key would be enough."""
-        methods = self.connection.wanted if self.connection else ()
-        return () if {"publickey", "none"} & set(methods) else methods
-
-    @property
-    def has_received(self) -> bool:
-        """Return whether the server sent something other than a greeting."""
-        return self.connection is not None and self.connection.has_received
-
-    @property
-    def untried(self) -> int:
-        """How many keys were not offered to the server."""
-        return self.connection.untried if self.connection else 0
-
-    @property
-    def unsigned(self) -> int:
-        """How many keys the server would accept, but an agent or a device did not sign with."""
-        return self.connection.unsigned if self.connection else 0
-
-    @property
-    def encrypted(self) -> bool:
-        """Return whether the key exchange finished."""
-        return self.connection is not None and bool(self.connection.get_extra_info("send_cipher"))
-
-    @property
     def greeted(self) -> bool:
         """Return whether the server sent an SSH greeting."""
         return self.connection is not None and bool(self.connection.get_extra_info("server_version"))

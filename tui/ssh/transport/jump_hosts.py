@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from tui.aio.timeouts import within
 from tui.pod.worker import MOST_PORT
 from tui.ssh import errors
-from tui.ssh.config.access import Access, Login, login_for
+from tui.ssh.config.access import Access, login_for
+from tui.ssh.host_login import Login
 from tui.ssh.transport.proxy_command import ProxyCommands, ProxyRoute
 from tui.text.numbers import parse_integer
 

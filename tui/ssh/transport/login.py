@@ -15,9 +15,10 @@ from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
-from tui.ssh.config.access import ACCEPT_NEW, Access, Login, Prompter
+from tui.ssh.config.access import ACCEPT_NEW, Access, Prompter
 from tui.ssh.errors import SshError
 from tui.ssh.exec.port_probe import classify_port
+from tui.ssh.host_login import Login
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error, host_key_not_saved
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
@@ -31,6 +32,8 @@ CIPHERS = "^aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@open
 KEY_LOGINS = 3
 """Connections on which to try the keys, as many on each as the server allows: more look like an attack."""
 MAX_AUTH_TRIES_WORDS = "too many authentication failures"
+_KEY_METHODS = {"publickey", "none"}
+"""Methods of a server that wants nothing but another key than those that it refused."""
 GREETING_TIMEOUT_S = 3.0
 _BUSY = (b"MaxStartups", b"Not allowed at this time")
 """OpenSSH's text instead of a greeting when it refuses a connection."""
@@ -195,7 +198,7 @@ class Dialer:
         except asyncio.TimeoutError:
             if client.connection is None:
                 raise errors.JUMP_SILENT.error(worker, login, jump=via, seconds=seconds) from None
-            if not client.greeted and client.has_received and _is_direct(sock):
+            if not client.greeted and client.connection.has_received and _is_direct(sock):
                 raise await self._diagnose(attempt) from None
             cause = errors.LOGIN_TIMED_OUT if client.greeted else errors.NO_GREETING
             raise cause.error(worker, login, seconds=seconds) from None
@@ -302,7 +305,9 @@ class Dialer:
     ) -> TpuTuiError | _UnknownHostKey | _AuthTriesExhausted:
         """Return the error of a login that asyncssh ended; the two exceptions lead to another attempt."""
         login, worker, trusted = attempt.login, attempt.worker, attempt.trusted
-        message = str(error)
+        connection, message = client.connection, str(error)
+        if connection is None:
+            return errors.CLOSED_EARLY.error(worker, login)
         if isinstance(error, asyncssh.HostKeyNotVerifiable):
             if client.offered is not None:
                 problem = host_key_error(worker, login, trusted, client.offered)
@@ -311,22 +316,22 @@ class Dialer:
                 return problem
             return errors.HOST_KEY_REJECTED.error(worker, words=message, files=", ".join(trusted.files))
         if isinstance(error, asyncssh.PermissionDenied):
-            if client.wanted:
-                return errors.more_than_a_key_error(worker, login, client.wanted, client.remark)
-            if client.unsigned:
+            if connection.wanted and not _KEY_METHODS & set(connection.wanted):
+                return errors.more_than_a_key_error(worker, login, connection.wanted, client.remark)
+            if connection.unsigned:
                 return errors.UNSIGNED.error(worker, login)
             return self._denied_error(attempt, client.remark)
         if MAX_AUTH_TRIES_WORDS in message.lower():
             problem = self._denied_error(attempt, "too many keys were tried: choose one with --identity")
-            if 0 < client.untried < len(attempt.offered):
-                return _AuthTriesExhausted(client.untried, problem)
+            if 0 < connection.untried < len(attempt.offered):
+                return _AuthTriesExhausted(connection.untried, problem)
             return problem
         if isinstance(error, asyncssh.KeyExchangeFailed):
             return errors.NO_ALGORITHMS.error(worker, login, words=message)
         if not client.greeted:
             return errors.CLOSED_EARLY.error(worker, login)
         if isinstance(error, (asyncssh.DisconnectError, OSError)):
-            if not client.encrypted:
+            if not connection.is_encrypted:
                 return errors.CUT_IN_KEY_EXCHANGE.error(worker, login)
             reason = "" if isinstance(error, (asyncssh.ConnectionLost, OSError)) else message
             remark = client.banner or reason

@@ -28,7 +28,7 @@ class ProxyCommands:
 
     def start(self, command: str) -> _Program:
         """Start a program. Raises OSError."""
-        for ended in [program for program in self._running if program.has_ended]:
+        for ended in [program for program in self._running if program.code is not None]:
             ended.release()
             self._running.discard(ended)
         program = _Program(command)
@@ -69,9 +69,11 @@ class ProxyRoute:
         if program is None:
             return None
         await program.wait(_END_TIMEOUT_S)
-        if program.ended_well and not program.words:
+        code, words = program.code, program.words
+        if code == 0 and not words:
             return None
-        return errors.PROXY_FAILED.error(self.worker, command=self.command, words=program.words or program.fate)
+        how_it_ended = "it is running, but sends nothing" if code is None else f"it ended with {code}"
+        return errors.PROXY_FAILED.error(self.worker, command=self.command, words=words or how_it_ended)
 
     def end(self) -> None:
         """End the program: its connection is over."""
@@ -112,25 +114,14 @@ class _Program:
         return lines[-1] if lines else ""
 
     @property
-    def has_ended(self) -> bool:
-        """Return whether it has ended."""
-        return self._process.poll() is not None
-
-    @property
-    def ended_well(self) -> bool:
-        """Return whether it ended with exit code 0."""
-        return self._process.poll() == 0
-
-    @property
-    def fate(self) -> str:
-        """How it ended, or that it is still running, as text."""
-        code = self._process.poll()
-        return "it is running, but sends nothing" if code is None else f"it ended with {code}"
+    def code(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.poll()
 
     async def wait(self, seconds: float) -> None:
         """Wait up to `seconds` for its end."""
         for _ in range(round(seconds / _POLL_INTERVAL_S)):
-            if self.has_ended:
+            if self.code is not None:
                 return
             await asyncio.sleep(_POLL_INTERVAL_S)
 
@@ -150,7 +141,7 @@ class _Program:
         self._close_stderr()
 
     def _signal(self, number: signal.Signals) -> None:
-        if not self.has_ended:
+        if self.code is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
 
