@@ -39,8 +39,8 @@ from tui.runs.launch.on_end_actions import (
 )
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.runs.worker.queries import RemoteState
 from tui.settings import load
+from tui.ssh.exec.script_protocol import Answer
 from tui.ssh.fleet import Fleet
 
 __all__ = ["pod_home"]
@@ -123,7 +123,7 @@ def test_a_launch_that_failed_before_its_start_phase_has_no_pending_actions(tmp_
 
 
 def test_a_run_found_on_its_workers_is_imported_without_its_actions(tmp_path: Path) -> None:
-    found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: RemoteState.RUNNING})
+    found = FoundRun(run_with("command:touch /owned", "delete-slice"), {0: Answer("run", "found 0 running")})
     directory = import_run(found, tmp_path)
     assert RunDirectory.open(directory.path).run.job.on_end == ()
     assert "command:touch /owned" in status_of(directory).notes[0]

@@ -26,7 +26,7 @@ from tui.runs.keeper.start import ensure_keeper, is_complete
 from tui.runs.launch.gang import Gang
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import STOP_REQUESTED, WORKER_REPORT, status_of
-from tui.runs.worker.queries import RemoteState
+from tui.ssh.exec.script_protocol import Answer
 from tui.ssh.fleet import Fleet
 
 pytestmark = pytest.mark.timing
@@ -167,7 +167,9 @@ def test_a_run_that_was_stopped_while_another_machine_launched_it_still_needs_a_
 
 
 def test_a_run_whose_directory_was_renamed_is_not_imported_a_second_time(tmp_path: Path) -> None:
-    found = FoundRun(Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),)), {0: RemoteState.RUNNING})
+    found = FoundRun(
+        Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),)), {0: Answer("run", "found 0 running")}
+    )
     import_run(found, tmp_path).path.rename(tmp_path / "own")
     assert import_run(found, tmp_path).path == tmp_path / "own"
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
@@ -177,7 +179,7 @@ def test_commands_that_find_a_run_at_the_same_moment_import_it_once(tmp_path: Pa
     with ThreadPoolExecutor(8) as together:
         for _ in range(25):
             run = Run(make_run_id("found"), "pod", JobOptions(("true",)), (Worker(0),))
-            found = FoundRun(run, {0: RemoteState.RUNNING})
+            found = FoundRun(run, {0: Answer("run", "found 0 running")})
             made = list(together.map(lambda found: import_run(found, tmp_path), [found] * 8))
             assert {directory.path for directory in made} == {tmp_path / run.id}
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tui.aio.fan_out import cancel_all
@@ -16,14 +16,7 @@ from tui.runs.record.event_log import EARLIER_ATTEMPTS
 from tui.runs.record.run_directory import RunDirectory, RunExistsError
 from tui.runs.record.run_index import find_by_record, stamp_of
 from tui.runs.record.run_status import BY_REMOTE_USER, STOP_REQUESTED, status_of
-from tui.runs.worker.queries import (
-    RemoteState,
-    list_run_answers,
-    parse_attempt,
-    parse_state,
-    query_status,
-    read_record,
-)
+from tui.runs.worker.queries import RemoteState, list_run_answers, parse_attempt, parse_state, read_record
 from tui.ssh.exec.script_protocol import Answer
 from tui.ssh.fleet import Fleet
 
@@ -38,18 +31,29 @@ MOST_NEW_RUNS = 50
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run as the workers know it: its record, and its state on each worker that answered.
+    """A run as the workers know it: its record, and the answer of each worker that was queried.
 
-    The record holds no secret values: a restart reads them from the worker's own files.
+    The record holds no secret values: a restart reads them from the worker's own files. An answer is None where the
+    worker does not know the run.
     """
 
     run: Run
-    workers: Mapping[int, RemoteState]
-    attempt: int = 0
-    stopped: bool = False
-    """Whether a person stopped the run, so that no further attempt may begin."""
-    answers: Mapping[int, Answer | None] = field(default_factory=dict, compare=False)
-    """The answer of each worker that was queried; None where the worker does not know the run."""
+    answers: Mapping[int, Answer | None]
+
+    @property
+    def workers(self) -> dict[int, RemoteState]:
+        """Return the run's state on each worker that knows it."""
+        return {index: parse_state(answer) for index, answer in self.answers.items() if answer is not None}
+
+    @property
+    def attempt(self) -> int:
+        """Return the last attempt that a worker knows."""
+        return max((parse_attempt(answer, self.run) for answer in self.answers.values() if answer), default=0)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether a person stopped the run, so that no further attempt may begin."""
+        return any(answer.has("stopped") for answer in self.answers.values() if answer)
 
     @property
     def is_alive(self) -> bool:
@@ -97,15 +101,13 @@ async def discover(
     listings = {index: answers for index, answers in collected.items() if not isinstance(answers, TpuTuiError)}
     listed: set[str] = set().union(*listings.values())
     chosen = _choose_runs(listings, known) if only is None else listed & {only}
-    nothing: dict[int, Answer | None] = dict.fromkeys(listings)
     by_run = {
-        run_id: {index: answers[run_id] for index, answers in listings.items() if run_id in answers}
-        for run_id in chosen
+        run_id: {index: answers.get(run_id) for index, answers in sorted(listings.items())} for run_id in chosen
     }
     described = await asyncio.gather(
         *(_describe(fleet, run_id, run_root, answers, slice_name) for run_id, answers in by_run.items())
     )
-    runs = [replace(run, answers={**nothing, **run.answers}) for run in described if isinstance(run, FoundRun)]
+    runs = [run for run in described if isinstance(run, FoundRun)]
     problems += [error for error in described if isinstance(error, TpuTuiError)]
     left_out = len(listed - chosen) if only is None else 0
     newest_first = sorted(runs, key=lambda found: stamp_of(found.run.id), reverse=True)
@@ -156,14 +158,13 @@ def _late(what: str, index: int, patience: float, slice_name: str) -> WorkerErro
 
 
 async def _describe(
-    fleet: Fleet, run_id: str, run_root: str, answers: dict[int, Answer], slice_name: str
+    fleet: Fleet, run_id: str, run_root: str, answers: Mapping[int, Answer | None], slice_name: str
 ) -> FoundRun | TpuTuiError:
     """Return the run by the first worker that has its record, with the workers' present addresses and keys."""
     problem: TpuTuiError | None = None
-    for index in sorted(answers):
+    for index in (index for index, answer in answers.items() if answer is not None):
         try:
             record = await within(read_record(fleet, index, run_id, run_root), LIST_TIMEOUT_S)
-            status = await within(query_status(record, fleet, index), LIST_TIMEOUT_S)
         except asyncio.TimeoutError:
             problem = _late(f"it does not report {run_id}", index, LIST_TIMEOUT_S, slice_name)
             continue
@@ -175,11 +176,7 @@ async def _describe(
             fleet.workers.get(worker.index, replace(worker, host_keys=(), host_key_alias=None))
             for worker in record.workers
         )
-        run = replace(record, workers=workers, run_root=run_root)
-        attempt = parse_attempt(status, record) if status is not None else 0
-        stopped = status is not None and status.has("stopped")
-        states = {index: parse_state(answer) for index, answer in sorted(answers.items())}
-        return FoundRun(run, states, attempt, stopped, answers)
+        return FoundRun(replace(record, workers=workers, run_root=run_root), answers)
     assert problem is not None
     return problem
 
@@ -205,11 +202,11 @@ def import_run(found: FoundRun, runs_home: Path, *, profile: str | None = None) 
         actions = ", ".join(found.run.job.on_end)
         text = f"the actions at its end are left to the machine that launched it: {actions}"
         directory.append_event("note", text=text)
-    if found.attempt:
-        text = f"it was launched again before it was found here: attempt {found.attempt}; the earlier logs come first"
-        directory.append_event("note", text=text, **{EARLIER_ATTEMPTS: found.attempt})
+    if attempt := found.attempt:
+        text = f"it was launched again before it was found here: attempt {attempt}; the earlier logs come first"
+        directory.append_event("note", text=text, **{EARLIER_ATTEMPTS: attempt})
     record_worker_answers(directory, found.answers)
-    if found.stopped and not found.is_alive and not status_of(directory).stop_requested:
+    if found.is_stopped and not found.is_alive and not status_of(directory).stop_requested:
         directory.append_event("state", state=str(RunState.RUNNING), cause=None)
         directory.append_event(STOP_REQUESTED, by=BY_REMOTE_USER, grace=found.run.job.grace)
     return directory
