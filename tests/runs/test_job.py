@@ -14,8 +14,7 @@ from tui.pod.job_options import DEFAULT_CONTAINER, JobOptions
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.pod.xrt_cluster import RESERVED_VARIABLES
-from tui.runs.launch.docker_run import check_docker
-from tui.runs.launch.job_script import MAX_ARGUMENT_BYTES, check_job, job_environment, job_text
+from tui.runs.launch.job_script import MAX_ARGUMENT_BYTES, check_docker, check_job, job_environment, job_text
 from tui.runs.launch.launch_spec import LaunchSpec, check_spec
 from tui.ssh.config.access import Access
 

@@ -25,7 +25,7 @@ from tui.pod.run import Run, RunState, make_run_id
 from tui.pod.slice import Slice
 from tui.pod.worker import Worker
 from tui.runs.discovery import FoundRun, import_run
-from tui.runs.keeper import on_end_claim
+from tui.runs.keeper import on_end
 from tui.runs.keeper.on_end import run_pending_actions
 from tui.runs.keeper.start import is_complete
 from tui.runs.keeper_timeouts import KeeperTimeouts
@@ -262,7 +262,7 @@ async def acted(scene: Scene, copy: RunDirectory) -> list[str]:
 async def test_a_copy_of_the_directory_does_not_repeat_an_action(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
+    monkeypatch.setattr(on_end, "COPY_DELAY_S", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
     copy = copied(directory, tmp_path / "elsewhere")
     (tmp_path / "end").touch()
@@ -284,7 +284,7 @@ async def test_a_copy_of_the_directory_does_not_repeat_an_action(
 async def test_a_directory_from_a_backup_does_actions_that_are_not_done_yet(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
+    monkeypatch.setattr(on_end, "COPY_DELAY_S", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did")
     copy = copied(directory, tmp_path / "elsewhere")
     os.kill(directory.keeper_status().pid or 0, signal.SIGKILL)
@@ -301,7 +301,7 @@ async def test_a_directory_from_a_backup_does_actions_that_are_not_done_yet(
 async def test_a_copy_does_nothing_once_the_workers_that_record_its_actions_are_gone(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(on_end_claim, "COPY_DELAY_S", 0.0)
+    monkeypatch.setattr(on_end, "COPY_DELAY_S", 0.0)
     directory = await running_with(scene, tmp_path, f"command:echo done >>{tmp_path}/did", "delete-slice")
     copy = copied(directory, tmp_path / "elsewhere")
     (tmp_path / "end").touch()

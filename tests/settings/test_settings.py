@@ -335,7 +335,7 @@ def test_every_threshold_that_the_code_reads_can_be_set_and_no_other() -> None:
     from tui.checks.check_thresholds import CheckThresholds as OfWorkers
     from tui.logs.state.stragglers import CoreThresholds as OfCores
     from tui.runs.keeper_timeouts import KeeperTimeouts
-    from tui.settings.thresholds import THRESHOLDS
+    from tui.settings.fields import THRESHOLDS
     from tui.ssh.config.access import THRESHOLD_NAMES
 
     read = [item.name for part in (OfCores, OfWorkers) for item in fields(part)]

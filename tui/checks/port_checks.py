@@ -19,6 +19,7 @@ from tui.pod.api_paths import last_part
 from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
 from tui.pod.slice import Slice
 from tui.pod.worker import SSH_PORT, Worker
+from tui.ssh.config.access import address_of
 
 if TYPE_CHECKING:
     from tui.ssh.exec.port_probe import PortState
@@ -96,7 +97,7 @@ async def _rows(
     async def probe(peer: Worker, port: int) -> tuple[Worker, int, PortState | TpuTuiError]:
         async with slots:
             try:
-                return peer, port, await fleet.probe(index, _address(peer), port, PROBE_TIMEOUT_S)
+                return peer, port, await fleet.probe(index, address_of(peer, "internal") or "", port, PROBE_TIMEOUT_S)
             except TpuTuiError as error:
                 return peer, port, error
 
@@ -105,11 +106,6 @@ async def _rows(
             yield _row(index, peer, port, answer, slice_)
             if not isinstance(answer, TpuTuiError) and answer.cause == _FORBIDDEN:
                 return
-
-
-def _address(worker: Worker) -> str:
-    """Return the address at which the other workers of the slice reach this one."""
-    return worker.internal_ip or worker.external_ip or worker.hostname or ""
 
 
 def _row(index: int, peer: Worker, port: int, answer: PortState | TpuTuiError, slice_: Slice) -> CheckRow:

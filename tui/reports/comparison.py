@@ -128,7 +128,6 @@ def _median_rate(summary: Summary) -> float | None:
 
 
 def _with_unit(rate: float | None, run: Compared) -> str | None:
-    """Format a rate with its unit, if known."""
     return None if rate is None else f"{number(rate)} {run.summary.snapshot.rate_unit or ''}".strip()
 
 

@@ -106,7 +106,6 @@ def _where(summary: Summary) -> str:
 
 
 def _figures(summary: Summary) -> str:
-    """Return the cards with the most important figures."""
     state, snapshot = summary.facts.state, summary.snapshot
     mark = {"succeeded": "good", "failed": "bad", "lost": "bad"}.get(state or "", "")
     figures = [
@@ -134,17 +133,14 @@ def _table(table: ReportTable) -> str:
             is_code = tag == "td" and (index, column) in table.code
             content = _code(cell) if is_code else html.escape(cell)
             classes = ["right"] * (column in table.right) + ["bad"] * (cell in NOT_FINITE)
-            rendered.append(f"<{tag}{_class(classes)}>{content}</{tag}>")
+            attribute = f' class="{" ".join(classes)}"' if classes else ""
+            rendered.append(f"<{tag}{attribute}>{content}</{tag}>")
         return "<tr>" + "".join(rendered) + "</tr>"
 
     body = "\n".join(row(index, cells, "td") for index, cells in enumerate(table.rows))
     head = row(-1, table.columns, "th")
     dense = " class=dense" if table.right else ""
     return f'<div class="wide"><table{dense}><thead>{head}</thead><tbody>\n{body}\n</tbody></table></div>'
-
-
-def _class(names: Sequence[str]) -> str:
-    return f' class="{" ".join(names)}"' if names else ""
 
 
 def _code(text: str) -> str:
@@ -163,7 +159,9 @@ def _charts(summary: Summary) -> list[str]:
         labels,
     )
     rates = [point.rate for point in points]
-    rate = _chart(_rate_heading(summary.snapshot), rates, rates, rates, labels, from_zero=True)
+    over = "all cores" if summary.snapshot.rate_total is not None else "median core"
+    caption = f"{rate_title(summary.snapshot.rate_unit)}, {over}"
+    rate = _chart(caption, rates, rates, rates, labels, from_zero=True)
     return [chart for chart in (loss, rate) if chart]
 
 
@@ -173,7 +171,6 @@ def _rate_heading(snapshot: Snapshot) -> str:
 
 
 def _rate_shown(snapshot: Snapshot) -> tuple[str, str, str]:
-    """Return the card of the rate: the whole pod's, or else the median core's."""
     title = rate_title(snapshot.rate_unit)
     if snapshot.rate_total is not None:
         return title, number(snapshot.rate_total, 0), ""

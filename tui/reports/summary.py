@@ -167,6 +167,7 @@ def _complete_facts(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
         if worker.worker is not None
     )
     accelerator_type = facts.accelerator_type or cluster.get("accelerator_type")
+    accelerator = parse(accelerator_type or "")
     return replace(
         facts,
         env=mask_secrets(facts.env),
@@ -175,15 +176,10 @@ def _complete_facts(facts: RunFacts, snapshot: Snapshot) -> RunFacts:
         zone=facts.zone or cluster.get("zone"),
         accelerator_type=accelerator_type,
         runtime_version=facts.runtime_version or cluster.get("runtime_version"),
-        cores_expected=facts.cores_expected or _devices(accelerator_type),
+        cores_expected=facts.cores_expected or (accelerator.devices if accelerator else None),
         started=facts.started or snapshot.first_time,
         ended=facts.ended or (None if facts.is_run else snapshot.last_time),
     )
-
-
-def _devices(accelerator_type: str | None) -> int | None:
-    accelerator = parse(accelerator_type or "")
-    return None if accelerator is None else accelerator.devices
 
 
 def _workers(facts: RunFacts, snapshot: Snapshot) -> tuple[WorkerSummary, ...]:

@@ -89,7 +89,6 @@ def _write(path: Path, blocks: Iterator[bytes], *, force: bool) -> None:
 
 
 def _begins_with(path: Path, earlier: Path) -> bool:
-    """Return whether one file's bytes are the beginning of another's."""
     with FileIO(open_regular(path)) as file, FileIO(open_regular(earlier)) as start:
         while block := start.read(_BLOCK_BYTES):
             if file.read(len(block)) != block:

@@ -93,7 +93,6 @@ class _Resolver:
         return next(filter(None, projects), LOCAL_PROFILE) != LOCAL_PROFILE
 
     def _resolve(self, field: SettingField) -> Setting:
-        """Return the setting from its strongest source."""
         name, flag = field.name, field.flag
         if flag is not None and flag in self._flags:
             return Setting(name, self._read(field, self._flags[flag], f"--{flag.replace('_', '-')}"), "flag")
@@ -132,5 +131,4 @@ class _Resolver:
 
 
 def _without_secret(field: SettingField, setting: Setting) -> Setting:
-    """Return the setting with a secret value hidden."""
     return replace(setting, value=_HIDDEN) if field.is_secret and setting.value is not None else setting

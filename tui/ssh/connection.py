@@ -18,7 +18,7 @@ from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.exec.command import OUTPUT_LIMIT_BYTES, OnOutput, OutputBudget, RunningCommand
 from tui.ssh.exec.command_result import CommandResult
-from tui.ssh.exec.port_probe import PortState, classify_port, unanswered_port
+from tui.ssh.exec.port_probe import PortState, classify_port
 from tui.ssh.exec.script_protocol import WINDOW_BYTES
 from tui.ssh.transport.client_callbacks import LoginClient
 
@@ -103,7 +103,6 @@ class _UnwantedSession(asyncssh.SSHClientSession[bytes]):
     """A session that nothing waits for: it is closed before its command is sent."""
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
-        """Close the session."""
         chan.abort()
 
 
@@ -210,7 +209,8 @@ class WorkerConnection:
             await within(asyncio.shield(opening), timeout)
             return PortState("open", "connected", "connected")
         except asyncio.TimeoutError:
-            return unanswered_port(timeout)
+            detail = f"no answer within {timeout:g} s: the host is down, or a firewall drops"
+            return PortState("filtered", detail, "timed out")
         except asyncssh.ChannelOpenError as error:
             if not self.alive:
                 raise errors.lost_error(self.worker, self.cause) from None

@@ -332,20 +332,19 @@ class Fleet:
         return self._dialing + sum(connection.alive for connection in connections) < self._room
 
     def _route(self, worker: Worker, login: Login) -> Route | None:
-        """Return the route through IAP or a ProxyCommand; None for a plain connection or a jump host."""
+        """Return the route through IAP or a ProxyCommand; None for a plain connection or a jump host.
+
+        Raises SshError for IAP when the worker's instance name is unknown.
+        """
         if self._access.route == "iap":
-            return self._iap_route(worker, login.port)
+            try:
+                target = IapTarget.of(worker.instance or "", login.port)
+            except ValueError:
+                raise errors.IAP_UNNAMED.error(worker.index) from None
+            return IapRoute(self._tunnels, target, worker.index)
         if self._access.jump is None and login.proxy is not None:
             return ProxyRoute(self._proxies, login.proxy, worker.index)
         return None
-
-    def _iap_route(self, worker: Worker, port: int) -> Route:
-        """Return the route to the worker through IAP. Raises SshError when the worker's instance name is unknown."""
-        try:
-            target = IapTarget.of(worker.instance or "", port)
-        except ValueError:
-            raise errors.IAP_UNNAMED.error(worker.index) from None
-        return IapRoute(self._tunnels, target, worker.index)
 
     def _no_login_within(self, index: int, seconds: float) -> errors.SshError:
         """Return the error for a login that took longer than `seconds`; it names a slow jump host."""

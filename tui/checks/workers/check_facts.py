@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from tui.errors import WorkerError
 from tui.ssh.exec.script_protocol import Answer, Call, load_script, no_answer_error, parse_answers
 from tui.text.durations import format_duration
-from tui.text.numbers import parse_integer
+from tui.text.numbers import parse_integer, parse_number
 from tui.text.printable import one_line
 
 if TYPE_CHECKING:
@@ -224,11 +224,8 @@ def _address(text: str) -> str | None:
 
 
 def _real(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    number = parse_number(text)
+    return None if math.isnan(number) else number
 
 
 def _bytes(kib: int | None) -> int | None:

@@ -45,7 +45,6 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
 
 
 async def _bring_up_to_date(directory: RunDirectory, fleet: Fleet, timeout: float) -> list[BaseException]:
-    """Bring the mirrors up to date; return the errors."""
     try:
         await within(fetch_previous_logs(directory, fleet), timeout)
     except asyncio.TimeoutError:

@@ -70,7 +70,6 @@ async def _archive_before(directory: RunDirectory, attempt: int) -> None:
 
 
 async def _fetch(directory: RunDirectory, fleet: Fleet, attempt: int) -> None:
-    """Fetch one attempt's logs from every reachable worker."""
     reachability = Reachability(KeeperTimeouts())
     indices = [worker.index for worker in directory.run.workers]
     followers = (Follower(directory, fleet, index, attempt=attempt, reachability=reachability) for index in indices)

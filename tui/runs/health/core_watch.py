@@ -210,7 +210,6 @@ class CoreWatch:
         await record(self.directory, "note", worker=worker, text=text, stall=stall, **fields)
 
     async def _record_over(self, text: str, rows: list[CoreRow], kinds: list[str]) -> None:
-        """Record that findings of these kinds are over."""
         cores, found = _numbers(rows), _places(rows)
         await record(self.directory, "note", text=text, stall=OVER, workers=[], cores=cores, found=found, of=kinds)
 
@@ -249,7 +248,6 @@ def _places(rows: Iterable[CoreRow]) -> list[dict[str, Any]]:
 
 
 def _costs(snapshot: Snapshot) -> dict[RowKey, StragglerCost]:
-    """Return the cost of each straggler of a snapshot, by key."""
     return {_key(cost): cost for cost in straggler_costs(snapshot)}
 
 
@@ -260,7 +258,6 @@ def _pace(row: CoreRow, costs: Mapping[RowKey, StragglerCost]) -> dict[str, Any]
 
 
 def _indices_where(mask: Any) -> list[int]:
-    """Return the indices of the rows for which a mask over a snapshot is set."""
     indices: list[int] = places_of(mask).tolist()
     return indices
 

@@ -170,7 +170,6 @@ async def _wait_for(change: asyncio.Event, timeout: float | None) -> None:
 
 
 def _wake_all(change: asyncio.Event) -> None:
-    """Wake everything that waits for a change now."""
     change.set()
     change.clear()
 

@@ -107,7 +107,6 @@ def diagnose(run: Run, slice_: Slice | None, reasons: Mapping[int, str] | None =
 
 
 def _diagnose_losses(run: Run, slice_: Slice, lost: Sequence[Worker], reasons: Mapping[int, str]) -> SliceDiagnosis:
-    """Return the diagnosis of a slice that lost some of a run's machines, with the reason for each."""
     now = {worker.instance: worker for worker in slice_.workers}
     states = {symptom.worker_id: symptom.symptom_type for symptom in slice_.symptoms}
 
@@ -145,7 +144,6 @@ def _create_again(run: Run, slice_: Slice | None) -> str:
 
 
 def _describe_symptoms(slice_: Slice) -> str:
-    """Return the API's description of the slice's health and of single workers' symptoms."""
     parts = [slice_.health_description or ""]
     parts += [
         f"{symptom.symptom_type} on worker {symptom.worker_id} {symptom.details}".strip()

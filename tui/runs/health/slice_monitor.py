@@ -44,14 +44,9 @@ class SliceMonitor:
     def _source(self) -> str:
         return "Compute Engine" if self.directory.run.source == INSTANCE_GROUP else "the Cloud TPU API"
 
-    @property
-    def is_possible(self) -> bool:
-        """Return whether there is an API that knows the slice."""
-        return self.directory.run.zone is not None
-
     async def run(self) -> None:
         """Query once a worker has been unreachable for a while, and repeatedly as long as it is."""
-        if not self.is_possible:
+        if self.directory.run.zone is None:
             return
         waits = backoff(FIRST_QUERY_PAUSE_S, LONGEST_QUERY_PAUSE_S)
         while True:
@@ -71,7 +66,7 @@ class SliceMonitor:
 
     async def query(self) -> SliceDiagnosis | None:
         """Query now; return None if there is no API or it does not answer. Its errors are recorded, not raised."""
-        if not self.is_possible:
+        if self.directory.run.zone is None:
             return None
         async with self._asking:
             try:

@@ -90,11 +90,9 @@ def main(arguments: list[str]) -> int:
 
 def _load_modules(run: Run, document: Mapping[str, Any]) -> None:
     """Load the modules that the run may need later and that are not imported above."""
-    for name in _SSH_MODULES:
+    for name in (*_SSH_MODULES, *_late_modules(run, document)):
         importlib.import_module(name)
     worker_script()
-    for name in _late_modules(run, document):
-        importlib.import_module(name)
 
 
 def _late_modules(run: Run, document: Mapping[str, Any]) -> Iterator[str]:

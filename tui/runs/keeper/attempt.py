@@ -83,7 +83,6 @@ class Attempt:
             await self.slice_monitor.close()
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in the background, at most until this attempt ends."""
         self._tasks.start(work).add_done_callback(_log_exception)
 
     def _watch_progress(self) -> None:
@@ -203,7 +202,6 @@ class Attempt:
         return ended and not again
 
     def _lost(self, status: RunStatus, lost: dict[int, WorkerOutcome]) -> AttemptResult:
-        """Return the result of an attempt of which some workers were given up."""
         diagnosis = self.slice_monitor.diagnosis
         if diagnosis is not None and diagnosis.is_final:
             cause = f"{diagnosis.text}; with it {format_workers(lost)}"

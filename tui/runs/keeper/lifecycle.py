@@ -17,8 +17,7 @@ from tui.runs.health.slice_recovery import upload_code, wait_for_slice
 from tui.runs.keeper.attempt import Attempt
 from tui.runs.keeper.attempt_start import AttemptResult
 from tui.runs.keeper.leadership import Leadership
-from tui.runs.keeper.on_end import ReportWriter, run_pending_actions
-from tui.runs.keeper.on_end_claim import IDENTITY, identity_of
+from tui.runs.keeper.on_end import IDENTITY, ReportWriter, identity_of, run_pending_actions
 from tui.runs.keeper.stop_requests import record_remote_stop, unless_stopped, wait_for_stop_request
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec
@@ -118,7 +117,6 @@ class RunLifecycle:
         return is_leader if stopped is None else stopped
 
     async def _restart_on_new_slice(self, result: AttemptResult) -> bool | AttemptResult:
-        """Prepare the next attempt on a slice that was taken away."""
         stopped = await _prepare_restart(self.directory, self.attempt, result, 0)
         return stopped if stopped is not None else await self._wait_for_slice(result)
 
@@ -136,7 +134,6 @@ class RunLifecycle:
         return await self._use_slice(renewed)
 
     async def _use_slice(self, renewed: Run) -> bool | AttemptResult:
-        """Continue on the slice's present workers."""
         await record(
             self.directory, "note", text=f"slice {renewed.slice} is READY again", slice="ready", waits_on_slice=False
         )

@@ -1,14 +1,17 @@
 """Carry out `--on-end`, once the last state of a run is on record.
 
 Every step is a `note` event with the field `on_end`; its `status` is started, done, failed, refused or, for progress,
-`_PROGRESS`. Each action is carried out at most once where that can be ensured: of several copies of a directory, one
-acts (`on_end_claim`), and a command whose keeper was killed is not started again.
+`_PROGRESS`. Each action is carried out at most once where that can be ensured: a command whose keeper was killed is
+not started again, and of several copies of a run's directory, one acts. Directories are copied, and restored from
+backups that are older than the end of the run. So a keeper that is about to act first leaves the number of its
+directory with every worker, and does not act if it finds another number.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import signal
 from collections.abc import Awaitable, Callable
@@ -21,13 +24,14 @@ from tui.procs.python_env import explain_import_error, python_path
 from tui.runs.failure_rules import read_last_lines
 from tui.runs.health.run_slice import RunSlice, slice_settings
 from tui.runs.health.slice_diagnosis import SliceDiagnosis, diagnose
-from tui.runs.keeper.on_end_claim import refusal_reason
 from tui.runs.launch.on_end_actions import Action, actions_with_status, never_began, pending_actions
 from tui.runs.record.log_mirror import record
-from tui.runs.record.run_directory import RunDirectory
+from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
 from tui.runs.record.run_status import status_of
+from tui.runs.worker.calls import build_call
 from tui.runs.worker.queries import list_run_answers, parse_state
 from tui.settings.home import open_regular
+from tui.ssh.exec.script_protocol import parse_answers
 from tui.ssh.fleet import Fleet
 from tui.text.ranks import format_workers
 
@@ -36,6 +40,13 @@ LOG_FILE = "on-end.log"
 ACTION_TIMEOUT_S = 600.0
 OTHER_RUNS_TIMEOUT_S = 30.0
 """Timeout of the query for other live runs on a worker."""
+IDENTITY = "launched_from"
+"""Field of a launch's first event that identifies the directory from which it was launched."""
+COPY_DELAY_S = 30.0
+"""Head start of the original directory over a copy."""
+CLAIM_TIMEOUT_S = 30.0
+_NUMBER_BYTES = 7
+"""A shell's numbers have 63 bits."""
 _INTERRUPTED = "its keeper ended while it was being carried out, so it may have been done"
 
 _PROGRESS = "told"
@@ -49,7 +60,7 @@ async def run_pending_actions(directory: RunDirectory, fleet: Fleet, write_repor
     if never_began(directory):
         await record(directory, "note", text="nothing is done on end: the run never began")
     pending, started = pending_actions(directory), actions_with_status(directory, ("started",))
-    obstacle = await refusal_reason(directory, fleet) if pending else ""
+    obstacle = await _claim(directory, fleet) if pending else ""
     for action in pending:
         interrupted = _INTERRUPTED if action.kind == "command" and str(action) in started else ""
         try:
@@ -174,3 +185,58 @@ async def _run_command(directory: RunDirectory, command: str) -> str:
 
 async def _note(directory: RunDirectory, action: Action, status: str, text: str) -> None:
     await record(directory, "note", text=text, on_end=str(action), status=status)
+
+
+def identity_of(directory: RunDirectory) -> str:
+    """Return the directory's inode numbers, which differ in a copy."""
+    return f"{directory.path.stat().st_ino}-{(directory.path / EVENTS_FILE).stat().st_ino}"
+
+
+def is_copy(directory: RunDirectory) -> bool:
+    """Return whether, by its events, the run was launched from another directory."""
+    identities = (event.get(IDENTITY) for event in directory.events()[0] if event.kind == "state")
+    return next(filter(None, identities), None) not in (None, identity_of(directory))
+
+
+async def _claim(directory: RunDirectory, fleet: Fleet) -> str:
+    """Claim `--on-end` for this directory; return why its keeper must not act, empty if it may."""
+    copied = is_copy(directory)
+    if copied:
+        await asyncio.sleep(COPY_DELAY_S)
+    claims = await _claim_on_workers(directory, fleet)
+    if any(number != _number(directory) for number in claims):
+        return "another copy of this run's directory does it, or has done it"
+    if copied and not claims:
+        return "this is a copy of the directory that launched the run, and no worker knows whether it was done there"
+    return ""
+
+
+def _number(directory: RunDirectory) -> int:
+    digest = hashlib.sha256(identity_of(directory).encode()).digest()
+    return int.from_bytes(digest[:_NUMBER_BYTES], "big")
+
+
+async def _claim_on_workers(directory: RunDirectory, fleet: Fleet) -> list[int]:
+    """Return the number that each reachable worker now holds: the first one that it received.
+
+    On a slice that is gone, no worker answers; in a group that lost single VMs, the others do.
+    """
+    status = status_of(directory)
+    if status.slice_is_gone and directory.run.source != INSTANCE_GROUP:
+        return []
+    indices = [part.worker for part in status.workers if not status.slice_is_gone or part.link != "lost"]
+    claims = (_claim_on(directory, fleet, index) for index in indices)
+    return [number for number in await asyncio.gather(*claims) if number is not None]
+
+
+async def _claim_on(directory: RunDirectory, fleet: Fleet, index: int) -> int | None:
+    call = build_call("entitle", directory.id, index, _number(directory), run_root=directory.run.run_root)
+    try:
+        running = fleet.run(index, call.command, input=call.input, timeout=CLAIM_TIMEOUT_S)
+        result = await within(running, CLAIM_TIMEOUT_S)
+    except (TpuTuiError, asyncio.TimeoutError):
+        return None
+    for answer in parse_answers(call.nonce, result.stdout):
+        if answer.word == "entitled" and (number := answer.number_at(0)) is not None:
+            return number
+    return None

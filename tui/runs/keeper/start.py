@@ -125,7 +125,6 @@ def is_complete(directory: RunDirectory) -> bool:
 
 
 def _last_message(log: Path) -> str:
-    """Return the last line of keeper.log."""
     with suppress(OSError):
         lines = read_regular(log)[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
         return one_line(next((line for line in reversed(lines) if line.strip()), ""))

@@ -1,4 +1,7 @@
-"""Build what a worker runs: the job's environment and command as a piece of sh, exact to the byte."""
+"""Build what a worker runs: the job's environment and command as a piece of sh, exact to the byte.
+
+For a job in a container, that is the `docker run` that torch_xla's xla_dist builds.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,19 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from tui.errors import UsageError
-from tui.pod.job_options import OPTIONS
+from tui.pod.job_options import DEFAULT_CONTAINER, OPTIONS, JobOptions
 from tui.pod.ports import COORDINATOR_PORT
 from tui.pod.run import Run
 from tui.pod.worker import Worker
 from tui.pod.xrt_cluster import RESERVED_VARIABLES, XrtCluster
-from tui.runs.launch.docker_run import LABEL, docker_words
 
 MAX_ARGUMENT_BYTES = 128 * 1024
 """Bytes at which Linux refuses one argument or `K=V` (MAX_ARG_STRLEN, its final NUL included)."""
 MAX_TOTAL_BYTES = 2 * 1024 * 1024 - 128 * 1024
 """Limit in bytes on arguments and environment together (a quarter of the usual stack, less what logins add)."""
+LABEL = "tpu-tui"
+"""Label by which a worker finds a run's container to remove it: its processes belong to Docker's daemon."""
+_ATTEMPT = "TPU_TUI_ATTEMPT"
 _RUNTIMES = tuple(OPTIONS["runtime"].choices)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OWN = ("TPU_TUI_RUN", "TPU_TUI_SLICE", "TPU_TUI_WORKER", "TPU_TUI_WORKERS", "TPU_TUI_COORDINATOR")
@@ -65,6 +70,17 @@ def check_job(argv: Sequence[str], env: Mapping[str, str], runtime: str) -> None
         )
 
 
+def check_docker(job: JobOptions) -> None:
+    """Refuse options that contradict each other. Raises UsageError."""
+    option = next((name for name in ("docker_container", "docker_run_flag") if getattr(job, name)), None)
+    if option and not job.docker_image:
+        raise UsageError(f"--{option.replace('_', '-')} needs an image", remedy="add --docker-image IMAGE")
+    env_option = next((name for name in ("conda_env", "venv") if getattr(job, name)), None)
+    if env_option and job.docker_image:
+        flag = "--" + env_option.replace("_", "-")
+        raise UsageError(f"{flag} and --docker-image exclude each other", why="the image has its own environment")
+
+
 def job_environment(run: Run, worker: Worker, env: Mapping[str, str]) -> dict[str, str]:
     """Return the job's variables on one worker; the user's take precedence except over those in `_OWN`."""
     return {**_defaults(run), **_runtime_environment(run, worker), **env, **_place(run, worker)}
@@ -104,9 +120,29 @@ def job_text(run: Run, worker: Worker, env: Mapping[str, str], code: str | None 
         label = f"{run.id}/{worker.index}"
         lines.append(_DOCKER.replace("LABEL", f"{LABEL}={label}").rstrip("\n"))
         own = {**_defaults(run), **_place(run, worker)}
-        argv = docker_words(run.job, label, _runtime_environment(run, worker), env, own)
+        argv = _docker_words(run.job, label, _runtime_environment(run, worker), env, own)
     lines.append("set -- " + " ".join(shlex.quote(argument) for argument in argv))
     return "\n".join(lines) + "\n"
+
+
+def _docker_words(
+    job: JobOptions, label: str, runtime: Mapping[str, str], env: Mapping[str, str], others: Mapping[str, str]
+) -> list[str]:
+    """Return the words that run a job in a container with these variables.
+
+    Values travel in the environment of `docker run`, not on its command line. Of the XRT runtime's variables, the
+    container gets those that xla_dist passes; the others are for the server, which runs outside the container.
+    """
+    passed = RESERVED_VARIABLES if job.runtime == "xrt" else tuple(runtime)
+    names = dict.fromkeys((*passed, *env, *others, _ATTEMPT))
+    return [
+        *("docker", "run", f"--name={job.docker_container or DEFAULT_CONTAINER}", "--network=host"),
+        f"--label={LABEL}={label}",
+        *job.docker_run_flag,
+        *(argument for name in names for argument in ("-e", name)),
+        job.docker_image or "",
+        *job.argv,
+    ]
 
 
 def _venv(path: str) -> str:
@@ -142,7 +178,6 @@ def _defaults(run: Run) -> dict[str, str]:
 
 
 def _place(run: Run, worker: Worker) -> dict[str, str]:
-    """Return the variables that give a job its place in the slice."""
     coordinator = f"{_address(run.workers[0])}:{COORDINATOR_PORT}"
     values = (run.id, run.slice, str(worker.index), str(len(run.workers)), coordinator)
     return dict(zip(_OWN, values, strict=True))

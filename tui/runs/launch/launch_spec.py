@@ -16,8 +16,7 @@ from tui.pod.worker import MOST_PORT
 from tui.pod.xrt_cluster import SERVER_PORT
 from tui.procs.file_limit import check_file_limit
 from tui.runs.keeper_timeouts import KeeperTimeouts
-from tui.runs.launch.docker_run import check_docker
-from tui.runs.launch.job_script import check_job, job_environment, job_text, xrt_cluster
+from tui.runs.launch.job_script import check_docker, check_job, job_environment, job_text, xrt_cluster
 from tui.runs.launch.phases import PhaseTimeouts
 from tui.ssh.config.access import Access
 from tui.ssh.sync.source_tree import read_tree

@@ -196,7 +196,6 @@ class MirrorTail:
         return 0
 
     def _read_arrivals(self) -> bool:
-        """Read the next block of arrivals; return whether there was any."""
         batches = self._arrivals.read()
         if batches and self._began is None:
             self._began = batches[0].time
@@ -226,7 +225,6 @@ class MirrorTail:
         return self._files.read((worker, attempt), lambda: self._place(worker, attempt), start, size)
 
     def _log_size(self, worker: int) -> int:
-        """Return the length in bytes of the log that is being read of a worker, 0 if there is none."""
         try:
             return self._place(worker, self._attempts.get(worker, 0)).stat().st_size
         except OSError:

@@ -141,7 +141,6 @@ async def _had_ended(before: RunStatus, directory: RunDirectory, fleet: Fleet, i
 
 
 def _will_restart(answer: Answer, run: Run) -> bool:
-    """Return whether a worker's part failed and will be launched again."""
     return answer.number("exit") != 0 and parse_attempt(answer, run) < run.job.restarts
 
 
@@ -223,9 +222,7 @@ def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
 
 def _from_record(status: RunStatus) -> dict[int, StopAnswer]:
     """Return the answers that need no query: in a run that is over, of parts that ended on record or never began."""
-    if not status.state.is_over:
-        return {}
-    answers = map(_recorded, status.workers)
+    answers = map(_recorded, status.workers) if status.state.is_over else ()
     return {answer.worker: answer for answer in answers if answer is not None}
 
 

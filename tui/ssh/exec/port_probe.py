@@ -70,13 +70,6 @@ class PortState:
     remedy: str = ""
 
 
-def unanswered_port(seconds: float) -> PortState:
-    """Return the state of a port from which no answer came within `seconds`."""
-    return PortState(
-        "filtered", f"no answer within {seconds:g} s: the host is down, or a firewall drops", "timed out"
-    )
-
-
 def classify_port(code: int, words: str) -> PortState:
     """Return the port's state from a refused channel's code and text.
 

@@ -71,7 +71,6 @@ class _Listing:
             raise ValueError("too many files")
 
     def leave_out(self, text: str) -> None:
-        """Note what is not sent: its kind and its name."""
         kind, _, name = text.partition(" ")
         self.counts[kind] += 1
         names = self.left_out.setdefault(kind, [])
@@ -179,7 +178,6 @@ class _Reconnecting:
         self._has_begun = False
 
     def progressed(self) -> None:
-        """Note that something arrived."""
         self._failures = 0
 
     async def run(self, work: Callable[[], Awaitable[_Result]]) -> _Result:

@@ -112,7 +112,6 @@ class FetchStream:
         return piece
 
     async def _fill(self) -> None:
-        """Wait for more bytes."""
         assert self._process is not None
         try:
             block = await within(self._process.stdout.read(READ_BYTES), self._within_s)

@@ -98,25 +98,19 @@ class HostKeys:
         return tuple(dict.fromkeys([*self._access.known_hosts, *login.known_hosts, *own]))
 
     def _search(self, names: Sequence[str], files: Sequence[str]) -> TrustedKeys:
-        keys: dict[bytes, asyncssh.SSHKey] = {}
-        authorities: dict[bytes, asyncssh.SSHKey] = {}
-        revoked: dict[bytes, asyncssh.SSHKey] = {}
+        keys, authorities, revoked = (dict[bytes, "asyncssh.SSHKey"]() for _ in range(3))
         for path in files if names else ():
             known_hosts = self._load(path)
-            if known_hosts is None:
-                continue
-            for name in names:
+            for name in names if known_hosts is not None else ():
                 matched = known_hosts.match(name, "", None)
-                keys.update((key.public_data, key) for key in matched[0])
-                authorities.update((key.public_data, key) for key in matched[1])
-                revoked.update((key.public_data, key) for key in matched[2])
+                for found, kind in zip((keys, authorities, revoked), matched, strict=False):
+                    found.update((key.public_data, key) for key in kind)
         return TrustedKeys(
             tuple(keys.values()),
             tuple(authorities.values()),
             tuple(revoked.values()),
-            False,
-            tuple(names),
-            tuple(files),
+            names=tuple(names),
+            files=tuple(files),
         )
 
     def _load(self, path: str) -> SSHKnownHosts | None:

@@ -109,13 +109,8 @@ async def send_bundle(
         yield result
 
 
-class _UploadFailed(Exception):
-    """The worker did not take the tree: `why`, and the `remedy`."""
-
-    def __init__(self, why: str, remedy: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.remedy = remedy
+class _UploadError(WorkerError):
+    """The worker did not take the tree."""
 
 
 @dataclass
@@ -139,8 +134,6 @@ class _Upload:
         process = await self.fleet.process(self.index, self._call.command)
         try:
             answer = await self._transfer(process)
-        except _UploadFailed as failed:
-            raise self._error(failed.why, failed.remedy) from None
         except channel_errors() as error:
             why = quote_remote(str(error)) or "the connection broke"
             raise self._error(why, "check the network to that worker, and sync again") from error
@@ -149,8 +142,12 @@ class _Upload:
         tree, skipped = self.bundle.tree, answer == "have"
         return SyncResult(self.index, tree.hash, 0 if skipped else tree.bytes, skipped)
 
-    def _error(self, why: str, remedy: str) -> WorkerError:
-        return WorkerError("the code did not arrive", worker=self.index, why=why, remedy=remedy)
+    def _error(self, why: str, remedy: str) -> _UploadError:
+        return _UploadError("the code did not arrive", worker=self.index, why=why, remedy=remedy)
+
+    def _stall_error(self, seconds: float) -> _UploadError:
+        remedy = f"check its disk and load (`tpu-tui exec`); {START_UP_FILES}"
+        return self._error(f"no progress for {seconds:g} s", remedy)
 
     async def _transfer(self, process: Process) -> str:
         """Send the tree if the worker lacks it. Return the last answer: `done`, or `have` if the tree was there."""
@@ -163,18 +160,18 @@ class _Upload:
         try:
             await self._send(process)
             return await self._expect(process, "done")
-        except _UploadFailed as failed:
+        except _UploadError as failed:
             with suppress(OSError):
                 process.stdin.write_eof()
             await asyncio.wait({complaints}, timeout=COMPLAINT_TIMEOUT_S)
             if complaints.done() and (message := quote_remote(complaints.result())):
-                raise _UploadFailed(f"{failed.why}: {message}", failed.remedy) from None
+                raise self._error(f"{failed.why}: {message}", failed.remedy) from None
             raise
         finally:
             await cancel_all([complaints])
 
     async def _send(self, process: Process) -> None:
-        """Send the whole bundle and the end of input. Raises _UploadFailed when nothing moves."""
+        """Send the whole bundle and the end of input. Raises _UploadError when nothing moves."""
         sending = asyncio.ensure_future(self._send_blocks(process))
         last_sent = -1
         try:
@@ -182,7 +179,7 @@ class _Upload:
                 last_sent = self._sent
                 await asyncio.wait({sending}, timeout=PROGRESS_TIMEOUT_S)
             if not sending.done():
-                raise _stall_error(PROGRESS_TIMEOUT_S)
+                raise self._stall_error(PROGRESS_TIMEOUT_S)
             sending.result()
         finally:
             sending.cancel()
@@ -200,15 +197,15 @@ class _Upload:
     async def _expect(self, process: Process, *words: str, within_s: float | None = None) -> str:
         """Return the word of the worker's next answer, one of `words`; skip the output of its login shell.
 
-        Raises _UploadFailed for another word, or for none within the time (`PROGRESS_TIMEOUT_S` by default).
+        Raises _UploadError for another word, or for none within the time (`PROGRESS_TIMEOUT_S` by default).
         """
         seconds = PROGRESS_TIMEOUT_S if within_s is None else within_s
         try:
             answer = await within(self._read_answer(process), seconds)
         except asyncio.TimeoutError:
-            raise _stall_error(seconds) from None
+            raise self._stall_error(seconds) from None
         if answer.word not in words:
-            raise _UploadFailed(quote_remote(answer.text) or _BROKE_OFF, _CHECK_WORKER)
+            raise self._error(quote_remote(answer.text) or _BROKE_OFF, _CHECK_WORKER)
         return answer.word
 
     async def _read_answer(self, process: Process) -> Answer:
@@ -217,20 +214,14 @@ class _Upload:
             line = await process.stdout.readline()
             received += len(line)
             if not line:
-                raise _UploadFailed(_BROKE_OFF, f"{_CHECK_WORKER}; {START_UP_FILES}")
+                raise self._error(_BROKE_OFF, f"{_CHECK_WORKER}; {START_UP_FILES}")
             if answer := parse_line(self._call.nonce, line):
                 return answer
-        raise _UploadFailed("its login shell prints too much", "let its start-up files (~/.bashrc) print less")
+        raise self._error("its login shell prints too much", "let its start-up files (~/.bashrc) print less")
 
 
 async def _read_tail(process: Process) -> bytes:
-    """Return the end of the worker's error output."""
     tail = b""
     while block := await process.stderr.read(READ_BYTES):
         tail = (tail + block)[-_STDERR_TAIL_BYTES:]
     return tail
-
-
-def _stall_error(seconds: float) -> _UploadFailed:
-    remedy = f"check its disk and load (`tpu-tui exec`); {START_UP_FILES}"
-    return _UploadFailed(f"no progress for {seconds:g} s", remedy)

@@ -53,7 +53,8 @@ class JumpHosts:
                 failure = await self._dial(jump, worker, behind | {jump})
             if failure is None:
                 return self._live[jump][0]
-            raise _blame(failure, jump.rpartition(",")[2], worker)
+            what = f"the jump host {jump.rpartition(',')[2]} failed: {failure.what}"
+            raise errors.SshError(failure.reason, what, worker=worker, why=failure.why, remedy=failure.remedy)
 
     def lets_through(self, jump: str) -> bool:
         """Return whether there is a live login on a jump host."""
@@ -86,11 +87,6 @@ class JumpHosts:
             self._failed[jump] = (asyncio.get_running_loop().time(), error)
             return error
         return None
-
-
-def _blame(error: errors.SshError, host: str, worker: int) -> errors.SshError:
-    what = f"the jump host {host} failed: {error.what}"
-    return errors.SshError(error.reason, what, worker=worker, why=error.why, remedy=error.remedy)
 
 
 async def parse_jump(text: str, access: Access) -> Login:

@@ -119,7 +119,6 @@ class _Program:
         return self._process.poll()
 
     async def wait(self, seconds: float) -> None:
-        """Wait up to `seconds` for its end."""
         for _ in range(round(seconds / _POLL_INTERVAL_S)):
             if self.code is not None:
                 return
@@ -130,7 +129,6 @@ class _Program:
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill it."""
         self._signal(signal.SIGKILL)
         self._process.wait()
 
