@@ -17,7 +17,7 @@ RESERVED_FILES = 48
 def check_file_limit(workers: int, *, through_iap: bool = False) -> None:
     """Raise UsageError if a process cannot have a connection and a log open for each worker."""
     needed = workers * (_FILES_THROUGH_IAP if through_iap else _FILES_PER_WORKER) + RESERVED_FILES
-    limit = _raise_to(needed)
+    limit = file_limit(needed)
     if limit < needed:
         raise UsageError(
             f"{workers} workers need {needed} open files",
@@ -28,11 +28,11 @@ def check_file_limit(workers: int, *, through_iap: bool = False) -> None:
 
 def raise_file_limit(workers: int) -> float:
     """Raise the limit on open files to what the workers need, if the hard limit allows it; return the limit."""
-    return _raise_to(workers * _FILES_THROUGH_IAP + _SPARE_FILES)
+    return file_limit(workers * _FILES_THROUGH_IAP + _SPARE_FILES)
 
 
-def _raise_to(needed: int) -> float:
-    """Raise the limit on open files to `needed`, or to the hard limit; return the resulting limit."""
+def file_limit(needed: int = 0) -> float:
+    """Return the limit on open files, raised to `needed` if it is lower and the hard limit allows it."""
     try:
         import resource
     except ImportError:

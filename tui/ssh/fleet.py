@@ -14,7 +14,7 @@ from tui.errors import TpuTuiError, UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.procs.file_limit import RESERVED_FILES, raise_file_limit
 from tui.ssh import errors
-from tui.ssh.config.access import Access, Prompter, configured_logins, login_to, logins_to
+from tui.ssh.config.access import Access, Prompter, login_to, logins_to
 from tui.ssh.exec.port_probe import PortState
 from tui.ssh.host_login import Login
 from tui.ssh.keys.client_keys import ClientKeys
@@ -278,7 +278,8 @@ class Fleet:
 
         async with self._making_dialer:
             if self._dialer is None:
-                logins = await configured_logins(self.workers.values(), self._access)
+                found = await logins_to(self.workers.values(), self._access) if self._access.config else []
+                logins = [login for login in found if isinstance(login, Login)]
                 identities = dict.fromkeys(path for login in logins for path in login.identities)
                 agents = [login.agent for login in logins if login.agent is not None]
                 access = replace(self._access, agent=agents[0] or None) if agents else self._access

@@ -60,10 +60,10 @@ def _disk_row(facts: Facts, disk: Disk, limits: CheckThresholds) -> CheckRow:
     if not disk.writable:
         not_needed = disk.place == "home" and any(other_disk.place == "run_root" for other_disk in facts.disks)
         return _row("disk", facts, "warn" if not_needed else "fail", f"{name} is not writable", _WRITE_REMEDY)
-    if disk.files_free is not None and disk.files_free < _MIN_FREE_FILES:
+    lacks_files = disk.files_free is not None and disk.files_free < _MIN_FREE_FILES
+    if lacks_files:
         text = f"room for {disk.files_free} more files on {name} ({text})"
-        return _row("disk", facts, "fail", text, _clear_remedy(disk))
-    if disk.free < limits.disk_full_gib * GIB:
+    if lacks_files or disk.free < limits.disk_full_gib * GIB:
         return _row("disk", facts, "fail", text, _clear_remedy(disk))
     if disk.free < limits.disk_free_gib * GIB:
         return _row("disk", facts, "warn", text, _clear_remedy(disk))

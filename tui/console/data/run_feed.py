@@ -131,7 +131,7 @@ class RunFeed(Feed):
     @property
     def progress(self) -> float | None:
         """Return the share of the newest logs' bytes that was read."""
-        return None if self._reader is None else self._reader.progress()
+        return None if self._reader is None else self._reader.tail.progress()
 
     @property
     def newest(self) -> LatestFigures | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
+from tui.procs.file_limit import file_limit
 from tui.runs.read.arrivals_reader import ArrivalsReader, Batch
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
@@ -271,7 +271,7 @@ class _Files:
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[int, int], int] = OrderedDict()
-        self._most = min(self.MOST, _file_limit() // 4)
+        self._most = min(self.MOST, file_limit() / 4)  # by default, a process may open 256 on macOS
         weakref.finalize(self, _close_all, self._open)
 
     def read(self, key: tuple[int, int], path_of: Callable[[], Path], start: int, size: int) -> bytes:
@@ -287,16 +287,6 @@ class _Files:
                 os.close(self._open.popitem(last=False)[1])
         self._open.move_to_end(key)
         return os.pread(descriptor, size, start)
-
-
-def _file_limit() -> int:
-    """Return how many files this process may open; by default 256 on macOS."""
-    try:
-        import resource
-    except ImportError:
-        return sys.maxsize
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def _close_all(descriptors: OrderedDict[tuple[int, int], int]) -> None:

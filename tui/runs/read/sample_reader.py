@@ -59,10 +59,6 @@ class RunReader:
             self.demux.feed(worker, data, now=time.time())
         return bool(data)
 
-    def progress(self) -> float:
-        """Return the share of the newest logs' bytes that was read, 0 to 1."""
-        return self.tail.progress()
-
     def _begin_log(self, span: Span) -> None:
         """Begin another log of a worker; the first log of an attempt means that all workers were restarted."""
         self.demux.finish(span.time, worker=span.worker)

@@ -21,6 +21,7 @@ from tui.procs.liveness import is_living, start_time
 from tui.settings.home import open_regular, read_regular
 from tui.text.numbers import parse_integer
 from tui.text.printable import one_line
+from tui.text.timestamps import to_utc
 
 KEEPER_FILE = "keeper"
 HEARTBEAT_INTERVAL_S = 5.0
@@ -55,9 +56,7 @@ class KeeperStatus:
         """Return the document's `keeper`; None where no keeper ever signed."""
         if self.since is None:
             return None
-        seen_at = (
-            datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
-        )
+        seen_at = to_utc(datetime.fromtimestamp(self.since, timezone.utc))
         return {"pid": self.pid, "host": self.host, "state": self.state, "seen": seen_at}
 
 

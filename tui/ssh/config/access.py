@@ -209,9 +209,3 @@ async def logins_to(workers: Iterable[Worker], access: Access) -> list[Login | T
                 return error
 
     return await asyncio.gather(*map(find, workers))
-
-
-async def configured_logins(workers: Iterable[Worker], access: Access) -> list[Login]:
-    """Return the workers' logins that can be found; none without an OpenSSH configuration."""
-    logins = await logins_to(workers, access) if access.config else []
-    return [login for login in logins if isinstance(login, Login)]

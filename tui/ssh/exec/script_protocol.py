@@ -10,12 +10,12 @@ import functools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 
 from tui.errors import WorkerError
 from tui.text.numbers import MOST_INTEGER, parse_integer
 from tui.text.printable import one_line, printable
+from tui.text.timestamps import parse_time
 
 _MAX_ANSWER_BYTES = 64 * 1024
 MOST_ANSWERS_BYTES = 8 * 1024 * 1024
@@ -131,15 +131,7 @@ class Answer:
     def moment(self, field: str) -> str | None:
         """Return a field that is an RFC 3339 time with its offset; None for any other text."""
         value = self.fields.get(field, "")
-        return value if _MOMENT.fullmatch(value) and _is_a_time(value) else None
-
-
-def _is_a_time(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+        return value if _MOMENT.fullmatch(value) and parse_time(value) else None
 
 
 def answer_marker(nonce: str) -> bytes:

@@ -255,21 +255,16 @@ def _is_open(path: Path) -> bool:
         return False
 
 
-async def _with_configured_agent(access: Access) -> Access:
-    """Return the access with the agent that the SSH configuration sets for every host, if it sets one."""
-    if access.config is None:
-        return access
-    agent = (await read_config(access.config, "*", None, None, local_user())).agent
-    return access if agent is None else replace(access, agent=agent or None)
-
-
 async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
     """Return the access with its key files read and decrypted, for a process without a terminal.
 
     Raises OutOfReachError (naming `ssh-add`) when a passphrase is needed and there is no prompter, UsageError when
     the file named by the user is not a key.
     """
-    keys = ClientKeys(await _with_configured_agent(access), prompter)
+    if access.config is not None:
+        agent = (await read_config(access.config, "*", None, None, local_user())).agent
+        access = access if agent is None else replace(access, agent=agent or None)
+    keys = ClientKeys(access, prompter)
     try:
         await keys.load()
         return keys.access

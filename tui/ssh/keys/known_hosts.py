@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tui.errors import TpuTuiError
 from tui.settings.home import check_trusted, make_private, open_regular, read_user_file
 from tui.ssh.config.access import Access, Login
 from tui.ssh.errors import Reason, SshError
@@ -81,11 +80,21 @@ class HostKeys:
         matched = by_alias if by_alias.keys or by_alias.authorities else by_address
         return replace(matched, revoked=by_alias.revoked + by_address.revoked)
 
-    def accept(self, login: Login, key: asyncssh.SSHKey) -> None:
-        """Add a key to tpu-tui's own known-hosts file (0600); several processes may do so at once."""
-        if self._access.own_known_hosts is None:
+    def accept(self, worker: int | None, login: Login, key: asyncssh.SSHKey) -> None:
+        """Add a key to tpu-tui's own known-hosts file. Raises SshError where it cannot be saved."""
+        path = self._access.own_known_hosts
+        if path is None:
             return
-        add_known_host(Path(self._access.own_known_hosts), host_key_name(login), key)
+        try:
+            add_known_host(Path(path), host_key_name(login), key)
+        except OSError as error:
+            raise SshError(
+                Reason.HOST_KEY_UNKNOWN,
+                "its host key was accepted but could not be saved",
+                worker=worker,
+                why=error.strerror or str(error),
+                remedy=f"make {path} writable",
+            ) from error
 
     def alias_of(self, login: Login) -> str | None:
         """Return the first alias under which a known-hosts file has a key of the host; None if there is none."""
@@ -233,15 +242,4 @@ def host_key_error(worker: int | None, login: Login, trusted: TrustedKeys, key: 
         worker=worker,
         why=f"{address} offers {offered}; {source} {known_keys}",
         remedy=remedy,
-    )
-
-
-def host_key_not_saved(worker: int | None, path: str | None, error: OSError) -> TpuTuiError:
-    """Return the error for an accepted key that could not be saved."""
-    return SshError(
-        Reason.HOST_KEY_UNKNOWN,
-        "its host key was accepted but could not be saved",
-        worker=worker,
-        why=error.strerror or str(error),
-        remedy=f"make {path} writable",
     )

@@ -20,7 +20,7 @@ from tui.ssh.errors import SshError
 from tui.ssh.exec.port_probe import classify_port
 from tui.ssh.host_login import Login
 from tui.ssh.keys.client_keys import ClientKeys
-from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error, host_key_not_saved
+from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
 from tui.ssh.transport.login_result import LoginTimings
@@ -145,14 +145,8 @@ class Dialer:
             if not await self.prompter.trust(name, key.get_algorithm(), key.get_fingerprint()):
                 self._refused.append(question)
                 raise error
-            self._save(attempt, key)
+            self.host_keys.accept(worker, login, key)
             return TrustedKeys(keys=(key,), names=trusted.names, files=trusted.files)
-
-    def _save(self, attempt: _Attempt, key: asyncssh.SSHKey) -> None:
-        try:
-            self.host_keys.accept(attempt.login, key)
-        except OSError as problem:
-            raise host_key_not_saved(attempt.worker, self.access.own_known_hosts, problem) from problem
 
     async def _try(
         self, attempt: _Attempt, tunnel: asyncssh.SSHClientConnection | None, through: Route | None
@@ -211,8 +205,8 @@ class Dialer:
             raise self._explain(error, client, attempt) from None
         if client.offered is not None and new:
             try:
-                self._save(attempt, client.offered)
-            except TpuTuiError:
+                self.host_keys.accept(worker, login, client.offered)
+            except SshError:
                 connection.abort()
                 raise
         return connection, client
