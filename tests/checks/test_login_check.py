@@ -4,7 +4,7 @@ import pytest
 
 from tui.checks.workers.login_check import login_rows
 from tui.errors import WorkerError
-from tui.ssh.transport.login_result import LoginResult
+from tui.ssh.results import LoginResult
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.console.stage import a_slice
 from tui.console.data.exec_progress import ExecProgress
 from tui.console.render.exec_output import MAX_LINES, MAX_LINES_PER_OUTPUT, make_output_lines
 from tui.errors import OutOfReachError
-from tui.ssh.exec.command_result import CommandResult
+from tui.ssh.results import CommandResult
 
 
 def _execution(count: int = 4) -> ExecProgress:

@@ -246,7 +246,7 @@ async def test_while_logs_are_read_the_headline_shows_the_progress_and_no_old_fi
 
     def read_half(reader: RunReader, budget_bytes: int) -> bool:
         """Read as usual, but wait in the middle of the logs."""
-        return read(reader, budget_bytes) if may_go_on.is_set() or reader.progress() < 0.5 else True
+        return read(reader, budget_bytes) if may_go_on.is_set() or reader.tail.progress() < 0.5 else True
 
     monkeypatch.setattr(RunReader, "poll", read_half)
     directory = _long_run(operator)

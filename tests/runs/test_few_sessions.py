@@ -18,8 +18,8 @@ from tui.runs.keeper.start import start_keeper
 from tui.runs.launch.launch_spec import LaunchSpec
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
+from tui.ssh.results import CommandResult
 
 pytestmark = [needs_sshd, pytest.mark.timing]
 

@@ -21,8 +21,8 @@ from tui.errors import UsageError, WorkerError
 from tui.pod.worker import Worker
 from tui.ssh.config.access import Access
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
+from tui.ssh.results import CommandResult
 
 pytestmark = pytest.mark.timing
 

@@ -19,7 +19,7 @@ from tui.ssh.errors import Reason, SshError, connect_error, jump_host_error
 from tui.ssh.exec.port_probe import classify_port
 from tui.ssh.fleet import Fleet
 from tui.ssh.host_login import Login
-from tui.ssh.transport.login_result import LoginResult
+from tui.ssh.results import LoginResult
 
 pytestmark = pytest.mark.timing
 

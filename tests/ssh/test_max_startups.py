@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.sshd import OpensshWorker
-from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
+from tui.ssh.results import CommandResult
 
 pytestmark = pytest.mark.timing
 

@@ -19,12 +19,12 @@ from tests.sshd import OpensshWorker, make_key
 from tests.waiting import until, wait_until
 from tui.errors import UsageError
 from tui.ssh.config.access import Access, Login, local_user, login_for
-from tui.ssh.config.openssh_config import read_config
+from tui.ssh.config.openssh_config import local_user, read_config
 from tui.ssh.errors import Reason, SshError
-from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
 from tui.ssh.host_login import Login
 from tui.ssh.keys.client_keys import unlock
+from tui.ssh.results import CommandResult
 
 __all__ = ["agent"]
 

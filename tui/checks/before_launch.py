@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import gather_rows, run_all
 from tui.checks.check_row import CheckRow, Report, error_row
@@ -19,9 +18,7 @@ from tui.errors import TpuTuiError
 from tui.pod.ports import COORDINATOR_PORT, MESH_PORT
 from tui.pod.slice import Slice
 from tui.pod.worker import RUN_ROOT
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 LAUNCH_PORTS = {"pjrt": (COORDINATOR_PORT,), "xrt": (MESH_PORT,)}
 """Ports of worker 0 where a run's processes find each other, by runtime; other runtimes are checked as PJRT."""

@@ -20,10 +20,10 @@ from tui.checks.workers.worker_rows import report_facts
 from tui.pod.slice import Slice
 from tui.pod.worker import RUN_ROOT
 from tui.ssh.config.access import login_to
+from tui.ssh.fleet import Fleet
 
 if TYPE_CHECKING:
     from tui.cloud.compute.firewall_rules import FirewallRules
-    from tui.ssh.fleet import Fleet
 
 
 async def run_checks(

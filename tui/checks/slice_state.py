@@ -78,14 +78,9 @@ def state_remedy(slice_: Slice) -> str:
     if slice_.state in ("STOPPED", "STOPPING"):
         return f"tpu-tui slices start {slice_.path}"
     if slice_.state in _GONE:
-        return _recreate_remedy(slice_)
+        command = f": {create_again(slice_)}" if slice_.accelerator_type and slice_.runtime_version else ""
+        return f"tpu-tui slices delete {shlex.quote(slice_.path)}, then create it again{command}"
     return "tpu-tui slices shows when it changes"
-
-
-def _recreate_remedy(slice_: Slice) -> str:
-    is_known = slice_.accelerator_type and slice_.runtime_version
-    command = f": {create_again(slice_)}" if is_known else ""
-    return f"tpu-tui slices delete {shlex.quote(slice_.path)}, then create it again{command}"
 
 
 def _health_row(slice_: Slice) -> CheckRow:

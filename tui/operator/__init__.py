@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from tui.ssh.errors import Reason as Reason
     from tui.ssh.errors import SshError as SshError
     from tui.ssh.exec.command import RunningCommand as RunningCommand
-    from tui.ssh.exec.command_result import CommandResult as CommandResult
     from tui.ssh.fetch.fetch_files import FetchedFile as FetchedFile
+    from tui.ssh.results import CommandResult as CommandResult
+    from tui.ssh.results import LoginResult as LoginResult
     from tui.ssh.sync.upload import SyncResult as SyncResult
-    from tui.ssh.transport.login_result import LoginResult as LoginResult
 
 _NAMES = {
     "tui.checks.check_row": "CheckRow",
@@ -82,8 +82,7 @@ _NAMES = {
     "tui.runs.worker.stop": "StopAnswer",
     "tui.ssh.errors": "Reason SshError",
     "tui.ssh.exec.command": "RunningCommand",
-    "tui.ssh.exec.command_result": "CommandResult",
-    "tui.ssh.transport.login_result": "LoginResult",
+    "tui.ssh.results": "CommandResult LoginResult",
     "tui.ssh.fetch.fetch_files": "FetchedFile",
     "tui.ssh.sync.upload": "SyncResult",
 }

@@ -18,7 +18,7 @@ from tui.ssh.errors import Reason, SshError
 from tui.ssh.keys.gcloud_key import LoginKey, find_login_key, make_login_key
 
 if TYPE_CHECKING:
-    from tui.ssh.transport.login_result import LoginResult
+    from tui.ssh.results import LoginResult
 
 IN_SLICE = "slice"
 IN_PROJECT = "project"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tui.ssh.exec.command_result import CommandResult
+from tui.ssh.results import CommandResult
 from tui.text.ranks import name_ranks
 
 

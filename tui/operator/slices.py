@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tui.pod.creation.zone_offer import OfferListing
     from tui.pod.worker import Worker
     from tui.ssh.exec.command import OnOutput
-    from tui.ssh.exec.command_result import CommandResult
+    from tui.ssh.results import CommandResult
     from tui.ssh.sync.upload import OnSent, SyncResult
 
 REACH_TIMEOUT_S = 10.0

@@ -17,9 +17,9 @@ from tui.aio.timeouts import within
 from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
 from tui.ssh.exec.command import OUTPUT_LIMIT_BYTES, OnOutput, OutputBudget, RunningCommand
-from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.exec.port_probe import PortState, classify_port
 from tui.ssh.exec.script_protocol import WINDOW_BYTES
+from tui.ssh.results import CommandResult
 from tui.ssh.transport.client_callbacks import LoginClient
 
 OPEN_ATTEMPTS = 4

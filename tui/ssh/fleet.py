@@ -19,9 +19,9 @@ from tui.ssh.exec.port_probe import PortState
 from tui.ssh.host_login import Login
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys
+from tui.ssh.results import LoginResult, LoginTimings
 from tui.ssh.transport.iap_tunnel import IapRoute, IapTarget, IapTunnels
 from tui.ssh.transport.jump_hosts import JumpHosts
-from tui.ssh.transport.login_result import LoginResult, LoginTimings
 from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 from tui.ssh.transport.proxy_command import ProxyCommands, ProxyRoute
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tui.ssh.connection import WorkerConnection
     from tui.ssh.exec.command import OnOutput, OutputBudget
-    from tui.ssh.exec.command_result import CommandResult
+    from tui.ssh.results import CommandResult
     from tui.ssh.transport.login import Dialer, Route
 
 EARLY_ATTEMPTS = 4

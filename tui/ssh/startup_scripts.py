@@ -6,16 +6,13 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tui.aio.fan_out import cancel_all
 from tui.errors import TpuTuiError
 from tui.pod.creation.slice_request import WorkerStartup
 from tui.pod.creation.startup_journal import MOST_LINES, UNIT, parse_startup
 from tui.ssh.exec.script_protocol import Call, no_answer_error, parse_answers
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
+from tui.ssh.fleet import Fleet
 
 RENEW_INTERVAL_S = 1.0
 FAILURE_GRACE_S = 6.0

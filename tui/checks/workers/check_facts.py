@@ -10,16 +10,13 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tui.errors import WorkerError
 from tui.ssh.exec.script_protocol import Answer, Call, load_script, no_answer_error, parse_answers
+from tui.ssh.fleet import Fleet
 from tui.text.durations import format_duration
 from tui.text.numbers import parse_integer, parse_number
 from tui.text.printable import one_line
-
-if TYPE_CHECKING:
-    from tui.ssh.fleet import Fleet
 
 ASK_TIMEOUT_S = 30.0
 """Seconds for the whole call, in case a disk or an interpreter hangs."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tui.checks.check_row import CheckRow, make_row
 from tui.checks.check_thresholds import CheckThresholds
-from tui.checks.workers.check_facts import Clock, Facts
+from tui.checks.workers.check_facts import Facts
 from tui.text.durations import format_duration
 from tui.text.printable import one_line
 from tui.text.ranks import name_ranks
@@ -155,7 +155,11 @@ def clock_rows(all_facts: Sequence[Facts], limits: CheckThresholds) -> list[Chec
     error = max(clock.error for clock in clocks.values())
     if voted and _apart(usual, error) > limits.clock_skew_seconds:
         odd.append(_clock_row(None, -usual, error, "the workers'", limits))
-    return [*rows, *odd] if odd else [*rows, _agreement_row(clocks)]
+    if odd:
+        return [*rows, *odd]
+    furthest = max(abs(clock.ahead) + clock.error for clock in clocks.values())
+    detail = f"{'clock agrees' if len(clocks) == 1 else 'clocks agree'} with this machine to {furthest:.2f} s"
+    return [*rows, make_row("clock", "pass", detail)]
 
 
 def _apart(ahead: float, error: float) -> float:
@@ -169,9 +173,3 @@ def _clock_row(worker: int | None, ahead: float, error: float, reference: str, l
     detail = f"{clock} is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} {reference}"
     where = "here" if worker is None else "there"
     return make_row("clock", status, detail, f"set it {where}: sudo systemctl restart chrony", worker=worker)
-
-
-def _agreement_row(clocks: Mapping[int, Clock]) -> CheckRow:
-    furthest = max(abs(clock.ahead) + clock.error for clock in clocks.values())
-    detail = f"{'clock agrees' if len(clocks) == 1 else 'clocks agree'} with this machine to {furthest:.2f} s"
-    return make_row("clock", "pass", detail)

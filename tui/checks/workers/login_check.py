@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tui.checks.check_row import CheckRow, error_row, make_row
-
-if TYPE_CHECKING:
-    from tui.ssh.transport.login_result import LoginResult
+from tui.ssh.results import LoginResult
 
 _CHECKS = ("tcp", "handshake", "host_key", "reachability")
 """The steps of a login, in order; `reachability`, the last, is the complete login."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import closing, suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
@@ -102,7 +102,10 @@ def _note(directory: RunDirectory, status: RunStatus, report: _Report) -> None:
         directory.append_event(STOP_REQUESTED, by=BY_REMOTE_USER, grace=directory.run.job.grace)
     ended = [index for index, state in states.items() if state is not RemoteState.RUNNING]
     if later or not {part.worker for part in status.workers if part.ended} >= set(ended):
-        rows = [_end_of(index, None if states[index] is RemoteState.NOTHING else answers[index]) for index in ended]
+        known = {index: None if states[index] is RemoteState.NOTHING else answers[index] for index in ended}
+        unknown = WorkerOutcome(None, recorded=False, absent=True)
+        outcomes = {index: parse_outcome(answer) if answer else unknown for index, answer in known.items()}
+        rows = [{"worker": index, **exit_fields(outcome)} for index, outcome in outcomes.items()]
         before = {EARLIER_ATTEMPTS: attempt} if attempt > status.mirrored else {}
         directory.append_event(WORKER_REPORT, attempt=attempt, ended=rows, **before)
 
@@ -113,8 +116,3 @@ def _note_beginning(directory: RunDirectory, later: bool, states: Mapping[int, R
         started = [index for index, state in states.items() if state is not RemoteState.NOTHING]
         directory.append_phases(sorted(started), phase="confirm", status="done", detail="found")
         directory.append_event("state", state=str(RunState.RUNNING), cause=None, since=directory.run.created or None)
-
-
-def _end_of(worker: int, answer: Answer | None) -> dict[str, Any]:
-    outcome = parse_outcome(answer) if answer else WorkerOutcome(None, recorded=False, absent=True)
-    return {"worker": worker, **exit_fields(outcome)}

@@ -129,7 +129,8 @@ class CoreWatch:
 
     async def _check_losses(self, snapshot: Snapshot) -> None:
         """Record cores whose newest loss is nan or infinite, each once until its loss is a number again."""
-        rows = _broken_rows(snapshot)
+        is_broken = (snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss)
+        rows = [snapshot.row_at(index) for index in _indices_where(is_broken)]
         new = [row for row in rows if _key(row) not in self._broken]
         numbers = [
             row for row in self._level(snapshot, self._broken) if row.loss is not None and math.isfinite(row.loss)
@@ -222,12 +223,6 @@ def _open_reader(directory: RunDirectory) -> tuple[RunReader, TpuTuiError | None
     except TpuTuiError as error:
         return RunReader(directory), error
     return RunReader(directory, dialects=dialects, thresholds=settings.thresholds), None
-
-
-def _broken_rows(snapshot: Snapshot) -> list[CoreRow]:
-    """Return the rows whose newest loss is not a number."""
-    indices = _indices_where((snapshot.known & HAS_LOSS != 0) & ~np.isfinite(snapshot.loss))
-    return [snapshot.row_at(index) for index in indices]
 
 
 def _rows(snapshot: Snapshot, keys: Collection[RowKey]) -> list[CoreRow]:

@@ -7,7 +7,6 @@ removes that file first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 from tui.errors import TpuTuiError
@@ -33,8 +32,9 @@ class LocalPodWatch:
     def for_run(cls, directory: RunDirectory) -> LocalPodWatch | None:
         """Return the watch for a run of the profile `local`; None if no pod is on record."""
         home = directory.path.parent.parent
-        pod = next(_recorded_pods(directory), None) or _pod_of(_read(home))
-        return cls(profile_path(home, LOCAL_PROFILE), pod) if pod else None
+        recorded = (event.get("pod") for event in directory.events()[0] if event.kind == "state")
+        pod = next(filter(None, recorded), None) or _pod_of(_read(home))
+        return cls(profile_path(home, LOCAL_PROFILE), str(pod)) if pod else None
 
     def is_alive(self) -> bool:
         """Return whether the pod is still alive."""
@@ -54,12 +54,6 @@ class LocalPodWatch:
             if not self.is_alive():
                 return
             await asyncio.sleep(POLL_INTERVAL_S)
-
-
-def _recorded_pods(directory: RunDirectory) -> Iterator[str]:
-    for event in directory.events()[0]:
-        if event.kind == "state" and event.get("pod"):
-            yield str(event.get("pod"))
 
 
 def _read(home: Path) -> Profile | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tui.errors import TpuTuiError
 from tui.pod.worker import SSH_PORT, Worker
 from tui.procs.python_env import module_command
-from tui.ssh.config.openssh_config import read_config
+from tui.ssh.config.openssh_config import local_user, read_config
 from tui.ssh.errors import NO_ADDRESS, UNSAFE_NAME
 from tui.ssh.host_login import Login
 
@@ -110,14 +109,6 @@ class Access:
             raise ValueError(f"not an access: {error!r}") from error
 
 
-def local_user() -> str:
-    """Return the user name on this machine, which gcloud uses on the workers too."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "root"
-
-
 def access_from(settings: Settings) -> Access:
     """Return the access from settings, the agent, `~/.ssh` and gcloud's conventions. No file is read."""
     ssh = Path("~/.ssh").expanduser()
@@ -163,7 +154,7 @@ async def login_for(
     """
     if access.config is None:
         return Login(host, port or SSH_PORT, user or local_user(), aliases=(alias,) if alias else ())
-    config = await read_config(access.config, host, port, user, local_user())
+    config = await read_config(access.config, host, port, user)
     aliases = tuple(dict.fromkeys(name for name in (alias, config.alias) if name))
     real = config.hostname or host
     if real != host and not aliases:

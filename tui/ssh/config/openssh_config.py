@@ -6,6 +6,7 @@ Plain files are read here. Files with directives that only ssh(1) can evaluate a
 from __future__ import annotations
 
 import functools
+import getpass
 import os
 import re
 import socket
@@ -69,9 +70,17 @@ _answers: dict[_Query, tuple[float, _Stamp, HostConfig]] = {}
 """Answers of `ssh -G`, with the time and the file's stamp."""
 
 
-async def read_config(path: str, host: str, port: int | None, user: str | None, local_user: str) -> HostConfig:
+def local_user() -> str:
+    """Return the user name on this machine, which gcloud uses on the workers too."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "root"
+
+
+async def read_config(path: str, host: str, port: int | None = None, user: str | None = None) -> HostConfig:
     """Return a configuration file's settings for a host. Raises UsageError when it cannot be read."""
-    query = _Query(path, host, port, user, local_user)
+    query = _Query(path, host, port, user, local_user())
     cached = _from_cache(query)
     if isinstance(cached, HostConfig):
         return cached

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
-from tui.ssh.exec.command_result import CommandResult
+from tui.ssh.results import CommandResult
 
 CHUNK_BYTES = 64 * 1024
 OUTPUT_LIMIT_BYTES = 256 * 1024 * 1024

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tui.aio.timeouts import within
 from tui.errors import OutOfReachError, UsageError
 from tui.settings.home import read_user_file
-from tui.ssh.config.access import Access, ClientKey, Prompter, local_user
+from tui.ssh.config.access import Access, ClientKey, Prompter
 from tui.ssh.config.openssh_config import read_config
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ async def unlock(access: Access, prompter: Prompter | None = None) -> Access:
     the file named by the user is not a key.
     """
     if access.config is not None:
-        agent = (await read_config(access.config, "*", None, None, local_user())).agent
+        agent = (await read_config(access.config, "*")).agent
         access = access if agent is None else replace(access, agent=agent or None)
     keys = ClientKeys(access, prompter)
     try:

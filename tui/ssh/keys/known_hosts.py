@@ -108,9 +108,8 @@ class HostKeys:
 
     def _search(self, names: Sequence[str], files: Sequence[str]) -> TrustedKeys:
         keys, authorities, revoked = (dict[bytes, "asyncssh.SSHKey"]() for _ in range(3))
-        for path in files if names else ():
-            known_hosts = self._load(path)
-            for name in names if known_hosts is not None else ():
+        for known_hosts in filter(None, map(self._load, files if names else ())):
+            for name in names:
                 matched = known_hosts.match(name, "", None)
                 for found, kind in zip((keys, authorities, revoked), matched, strict=False):
                     found.update((key.public_data, key) for key in kind)

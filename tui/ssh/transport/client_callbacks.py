@@ -21,7 +21,6 @@ class LoginClient(asyncssh.SSHClient):
         self._name = name
         self.connection: FastConnection | None = None
         self.offered: asyncssh.SSHKey | None = None
-        self.asking = 0
         self.banner = ""
         """The last line of the server's banner, which may be the reason why it refuses the login."""
         self.remark = ""
@@ -57,15 +56,11 @@ class LoginClient(asyncssh.SSHClient):
         if not prompts:
             self.remark = text or self.remark
         answers: list[str] = []
-        self.asking += 1
-        try:
-            for prompt, _echo in prompts:
-                answer = await self._prompter.secret(f"{self._name} asks: {f'{text} {one_line(prompt)}'.strip()} ")
-                if answer is None:
-                    return None
-                answers.append(answer)
-        finally:
-            self.asking -= 1
+        for prompt, _echo in prompts:
+            answer = await self._prompter.secret(f"{self._name} asks: {f'{text} {one_line(prompt)}'.strip()} ")
+            if answer is None:
+                return None
+            answers.append(answer)
         return answers
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -15,15 +15,16 @@ from tui.aio.timeouts import within
 from tui.errors import TpuTuiError
 from tui.ssh import errors
 from tui.ssh.asyncssh_import import asyncssh
-from tui.ssh.config.access import ACCEPT_NEW, Access, Prompter
+from tui.ssh.config.access import ACCEPT_NEW, Access
 from tui.ssh.errors import SshError
 from tui.ssh.exec.port_probe import classify_port
 from tui.ssh.host_login import Login
 from tui.ssh.keys.client_keys import ClientKeys
 from tui.ssh.keys.known_hosts import HostKeys, TrustedKeys, host_key_error
+from tui.ssh.results import LoginTimings
 from tui.ssh.transport._compat_asyncssh import SocketTunnel, Tunnel, connect
 from tui.ssh.transport.client_callbacks import LoginClient
-from tui.ssh.transport.login_result import LoginTimings
+from tui.ssh.transport.paused_timeout import PromptClock, wait_for
 from tui.ssh.transport.tcp import SLOT_TIMEOUT_S, connect_in_turn, read_banner
 
 KEX = "^curve25519-sha256,curve25519-sha256@libssh.org"
@@ -79,7 +80,7 @@ class Dialer:
     host_keys: HostKeys
     slots: asyncio.Semaphore
     """Limits simultaneous handshakes."""
-    prompter: Prompter | None = None
+    prompter: PromptClock | None = None
     _questions: asyncio.Lock = field(default_factory=asyncio.Lock)
     _refused: list[tuple[str, int, asyncssh.SSHKey]] = field(default_factory=list)
     """The keys that the person has refused, in order."""
@@ -262,19 +263,14 @@ class Dialer:
 
         A frozen server accepts connections and sends no greeting; the wait for its greeting holds no slot.
         """
-        remaining = self.access.login_timeout
-        patience = min(SLOT_TIMEOUT_S, remaining)
+        patience = min(SLOT_TIMEOUT_S, self.access.login_timeout)
         try:
             done, _ = await asyncio.wait({task}, timeout=patience)
-            if not done and not client.greeted:
+            if done:
+                return task.result()
+            if not client.greeted:
                 await slot.aclose()
-            remaining -= patience
-            while not done:
-                done, _ = await asyncio.wait({task}, timeout=remaining)
-                if not done and not client.asking:
-                    raise asyncio.TimeoutError
-                remaining = self.access.login_timeout
-            return task.result()
+            return (await wait_for(self.access.login_timeout - patience, task, self.prompter))[0]
         except (asyncio.CancelledError, asyncio.TimeoutError):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError, asyncssh.Error, OSError):

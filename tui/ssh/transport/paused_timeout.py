@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Iterator
+from typing import TypeVar
 
 from tui.ssh.config.access import Prompter
 
@@ -52,9 +52,7 @@ class PromptClock:
                 self._seconds += time.monotonic() - self._since
 
 
-async def wait_for(
-    seconds: float, work: Coroutine[Any, Any, _Result], prompts: PromptClock | None
-) -> tuple[_Result, float]:
+async def wait_for(seconds: float, work: Awaitable[_Result], prompts: PromptClock | None) -> tuple[_Result, float]:
     """Return the result of `work` and the seconds left. Time during which `prompts` has a prompt open does not count.
 
     When the seconds are over, cancels `work` and raises asyncio.TimeoutError.
