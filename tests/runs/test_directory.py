@@ -186,12 +186,12 @@ def test_a_lock_on_a_directory_that_was_removed_or_moved_is_no_longer_valid(home
     made = RunDirectory.create(home, RUN)
     claim = DirectoryLock.take(made)
     assert claim is not None
-    assert claim.stands()
+    assert claim.is_in_place()
     made.path.rename(home / "elsewhere")
-    assert not claim.stands()
+    assert not claim.is_in_place()
     RunDirectory.create(home, RUN)
     (made.path / "keeper").touch()
-    assert not claim.stands()
+    assert not claim.is_in_place()
     claim.close()
 
 

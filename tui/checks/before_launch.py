@@ -11,7 +11,7 @@ from tui.checks.check_row import CheckRow, Report, error_row
 from tui.checks.check_thresholds import CheckThresholds
 from tui.checks.port_checks import coordinator_port_rows
 from tui.checks.slice_state import runtime_rows
-from tui.checks.workers.check_facts import JOB, NOBODY, Ask, Facts, FactsQuery, ask_over_sessions
+from tui.checks.workers.check_facts import JOB, NO_INTERPRETER, Ask, Facts, FactsQuery, ask_over_sessions
 from tui.checks.workers.consistency import clock_rows, version_rows
 from tui.checks.workers.worker_rows import report_facts
 from tui.errors import TpuTuiError
@@ -55,7 +55,7 @@ async def before_launch(
         except TpuTuiError as error:
             report(error_row("reachability", "fail", error, worker=index))
             return
-        query = FactsQuery(run_root, versions=JOB if job else NOBODY, job=job(index) if job else "")
+        query = FactsQuery(run_root, versions=JOB if job else NO_INTERPRETER, job=job(index) if job else "")
         ask_worker, report_refusal = ask or ask_over_sessions(fleet), lambda row: report(_as_refusal(row))
         facts = report_facts(index, slice_, ask_worker, query, limits, collected, report_refusal)
         await run_all((facts, check_ports(index, report)))

@@ -49,13 +49,13 @@ def findings_of(
     """
     if snapshot is None or not len(snapshot):
         return recorded
-    observed = [*_nan(snapshot), *_straggling(snapshot)]
+    observed = [*_nan_findings(snapshot), *_straggler_findings(snapshot)]
     open_keys = {_key(finding) for finding in recorded if finding.is_open}
     newest = {_key(finding): finding for finding in observed}
     by_logs_alone = [finding for finding in observed if _key(finding) not in open_keys]
     if is_over:
         by_logs_alone = [finding for finding in by_logs_alone if not _ended_sooner(finding, first_failure)]
-    return (*(_with(finding, newest.get(_key(finding))) for finding in recorded), *by_logs_alone)
+    return (*(_updated(finding, newest.get(_key(finding))) for finding in recorded), *by_logs_alone)
 
 
 def _key(finding: Finding) -> tuple[bool, RowKey]:
@@ -70,7 +70,7 @@ def _ended_sooner(finding: Finding, first_failure: int | None) -> bool:
     return failed or (finding.pace is not None and finding.pace >= AS_FAST)
 
 
-def _with(recorded: Finding, observed: Finding | None) -> Finding:
+def _updated(recorded: Finding, observed: Finding | None) -> Finding:
     """Return a recorded finding, updated from the logs if it is still open."""
     if observed is None or not recorded.is_open:
         return recorded
@@ -81,7 +81,7 @@ def _with(recorded: Finding, observed: Finding | None) -> Finding:
     return replace(newest_figures(recorded, observed), kind=observed.kind)
 
 
-def _nan(snapshot: Snapshot) -> Iterable[Finding]:
+def _nan_findings(snapshot: Snapshot) -> Iterable[Finding]:
     for index in (snapshot.state == CoreState.NAN).nonzero()[0][:MOST_FINDINGS]:
         row = snapshot.row_at(int(index))
         first = row.first_nan
@@ -98,7 +98,7 @@ def _nan(snapshot: Snapshot) -> Iterable[Finding]:
         )
 
 
-def _straggling(snapshot: Snapshot) -> Iterable[Finding]:
+def _straggler_findings(snapshot: Snapshot) -> Iterable[Finding]:
     for cost in straggler_costs(snapshot):
         steps, kind = cost.steps_behind, cost.reason
         yield Finding(kind, cost.core, cost.worker, cost.address, pace=cost.pace, steps_behind=steps)

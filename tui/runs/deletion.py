@@ -70,11 +70,11 @@ def keeper_busy_error(directory: RunDirectory) -> UsageError:
 def _remove(directory: RunDirectory) -> None:
     """Remove a run's directory, unless it has a keeper."""
     try:
-        claim = DirectoryLock.take(directory)
-        if claim is None:
+        lock = DirectoryLock.take(directory)
+        if lock is None:
             raise keeper_busy_error(directory)
-        with closing(claim):
-            if claim.stands():
+        with closing(lock):
+            if lock.is_in_place():
                 _remove_tree(directory.path)
     except FileNotFoundError:
         return

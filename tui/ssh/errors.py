@@ -246,6 +246,22 @@ CUT_IN_KEY_EXCHANGE = Cause(
     "it hung up in the middle of the key exchange: {where} failed, or has no algorithm in common with tpu-tui",
     "try again; if it persists, see its own log or `ssh -v`",
 )
+HOST_KEY_REVOKED = Cause(
+    Reason.HOST_KEY_CHANGED,
+    "its host key is revoked: {where} offers {offered}, which {files} marks as revoked",
+    "do not connect before you know why; ask the maintainer of that file",
+)
+HOST_KEY_UNKNOWN = Cause(
+    Reason.HOST_KEY_UNKNOWN,
+    "its host key is unknown: {where} offers {offered}",
+    "compare the fingerprint with the machine's own, then pass `--host-keys accept-new`",
+)
+HOST_KEY_CHANGED = Cause(
+    Reason.HOST_KEY_CHANGED, "its host key has changed: {where} offers {offered}; {source} {known}", "{remedy}"
+)
+HOST_KEY_NOT_SAVED = Cause(
+    Reason.HOST_KEY_UNKNOWN, "its host key was accepted but could not be saved: {why}", "make {path} writable"
+)
 HOST_KEY_REJECTED = Cause(Reason.HOST_KEY_CHANGED, "its host key is not trusted: {words}", "see {files}")
 _DENIED = Cause(
     Reason.DENIED,

@@ -75,7 +75,7 @@ class Fleet:
         self._live: dict[int, WorkerConnection] = {}
         self._spare: dict[int, WorkerConnection] = {}
         self._proxies = ProxyCommands()
-        self._jumps = JumpHosts(access, self._dial, self._proxies)
+        self._jumps = JumpHosts(access, self._get_dialer, self._proxies)
         self._tunnels = IapTunnels(access)
         self._locks: dict[int, asyncio.Lock] = {}
         self._closed = False
@@ -142,7 +142,7 @@ class Fleet:
         `on_output` gets all of it. Raises what `connect` raises, and SshError when the connection is lost before the
         command ended.
         """
-        return await self._with(
+        return await self._use(
             index,
             lambda connection: connection.run(command, input=input, timeout=timeout, keep=keep, on_output=on_output),
         )
@@ -192,7 +192,7 @@ class Fleet:
 
     async def process(self, index: int, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """Start a command whose streams the caller reads and writes, as bytes; the caller closes it."""
-        return await self._with(index, lambda connection: connection.process(command))
+        return await self._use(index, lambda connection: connection.process(command))
 
     async def probe(self, index: int, host: str, port: int, timeout: float = 5.0) -> PortState:
         """Return whether `host:port` answers, seen from the worker. Raises what `connect` raises."""
@@ -224,7 +224,7 @@ class Fleet:
             await connection.close()
         return LoginResult(index, "ready", stages.connected, stages.logged_in)
 
-    async def _with(self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]) -> _Result:
+    async def _use(self, index: int, use: Callable[[WorkerConnection], Awaitable[_Result]]) -> _Result:
         """Use the live connection; reconnect once if it turns out to be dead before anything began."""
         connection = await self.connect(index)
         try:
@@ -273,7 +273,7 @@ class Fleet:
             indices = ", ".join(str(number) for number in sorted(self.workers))
             raise UsageError(f"no worker {index}", remedy=f"workers: {indices}") from None
 
-    async def _dial(self) -> Dialer:
+    async def _get_dialer(self) -> Dialer:
         from tui.ssh.transport.login import Dialer
 
         async with self._making_dialer:
@@ -307,7 +307,7 @@ class Fleet:
                 attempt += 1
                 try:
                     tunnel = await self._jumps.through(jump, worker.index) if jump else None
-                    connection, client = await (await self._dial()).dial(
+                    connection, client = await (await self._get_dialer()).dial(
                         login,
                         worker=worker.index,
                         vouched=worker.host_keys,
@@ -351,6 +351,6 @@ class Fleet:
         """Return the error for a login that took longer than `seconds`; it names a slow jump host."""
         login = self._logins.get(index)
         jump = None if self._access.route == "iap" else self._access.jump or (login.jump if login else None)
-        if jump and not self._jumps.lets_through(jump):
+        if jump and not self._jumps.is_connected(jump):
             return errors.JUMP_LOGIN_TIMED_OUT.error(index, seconds=seconds, jump=jump)
         return errors.NO_LOGIN_IN_TIME.error(index, seconds=seconds)

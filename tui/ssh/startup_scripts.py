@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 
+from tui.aio.backoff import backoff
 from tui.aio.fan_out import cancel_all
 from tui.errors import TpuTuiError
 from tui.pod.creation.slice_request import WorkerStartup
@@ -18,7 +19,7 @@ RENEW_INTERVAL_S = 1.0
 FAILURE_GRACE_S = 6.0
 """How long to wait for the other workers after a first failure, so that a common failure names all of them."""
 _READ_TIMEOUT_S = 30.0
-_FIRST_POLL_S, _POLL_GROWTH, _LONGEST_POLL_S = 0.5, 1.5, 5.0
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.5, 5.0
 _READS_PER_S = 64
 """Most reads per second on all workers together: 2,048 workers are read every half minute."""
 _MARGIN_LINES = 50
@@ -69,7 +70,7 @@ async def follow_startup_scripts(
     }
 
     async def follow(name: str, index: int) -> None:
-        pauses = _pauses(len(states))
+        pauses = backoff(_FIRST_POLL_S, max(_LONGEST_POLL_S, len(states) / _READS_PER_S))
         before = None
         while True:
             state = states[name, index]
@@ -99,12 +100,3 @@ async def follow_startup_scripts(
             yield tuple(states.values())
     finally:
         await cancel_all(pending)
-
-
-def _pauses(workers: int) -> Iterator[float]:
-    """Yield the seconds between two reads of one worker; they grow, and grow longer for many workers."""
-    longest = max(_LONGEST_POLL_S, workers / _READS_PER_S)
-    pause = _FIRST_POLL_S
-    while True:
-        yield pause
-        pause = min(pause * _POLL_GROWTH, longest)

@@ -24,7 +24,7 @@ END, SILENT = "end", "its state could not be read"
 """The last answer of each worker, and the sentence of the error for a missing one."""
 Ask = Callable[[int, Call], Awaitable[list[Answer]]]
 """Makes a call on a worker and returns its answers up to END. Raises WorkerError if END is missing."""
-LOGIN, JOB, NOBODY = "login", "job", ""
+LOGIN, JOB, NO_INTERPRETER = "login", "job", ""
 """The interpreter whose versions are read: a login's, a job's, or none, which saves the time to start one."""
 _KIB = 1024
 
@@ -123,7 +123,7 @@ class FactsQuery:
     """
 
     run_root: str
-    versions: str = NOBODY
+    versions: str = NO_INTERPRETER
     code: bool = False
     job: str = ""
 

@@ -26,16 +26,16 @@ async def catch_up(directory: RunDirectory, fleet: Fleet, *, timeout: float) -> 
     are up to date, and TpuTuiError where nothing can be written here.
     """
     try:
-        claim = DirectoryLock.take(directory)
+        lock = DirectoryLock.take(directory)
     except OSError as refused:
         raise TpuTuiError(
             "the run's mirror cannot be brought up to date",
             why=f"{directory.path}: {refused.strerror or refused}",
             remedy="set TPU_TUI_HOME to a directory that you may write to",
         ) from refused
-    if claim is None:
+    if lock is None:
         return
-    with closing(claim):
+    with closing(lock):
         record_missing_arrivals(directory)
         errors = await _bring_up_to_date(directory, fleet, timeout)
         answers = {} if errors else await query_workers(directory.run, fleet, timeout_s=timeout)

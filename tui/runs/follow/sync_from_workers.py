@@ -53,10 +53,10 @@ def record_worker_answers(directory: RunDirectory, answers: Answers) -> None:
     if report is None:
         return
     with suppress(OSError):  # the workers are queried again later
-        claim = DirectoryLock.take(directory)
-        if claim is None:
+        lock = DirectoryLock.take(directory)
+        if lock is None:
             return
-        with closing(claim):
+        with closing(lock):
             if status.state.is_over:
                 directory.append_event("state", state=str(RunState.RUNNING), cause=None, revived=True)
                 status = status_of(directory)

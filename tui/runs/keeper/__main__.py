@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
     try:
         asyncio.run(_keep(directory, lock, document))
     except Exception as error:
-        if isinstance(error, OSError) and not lock.stands():
+        if isinstance(error, OSError) and not lock.is_in_place():
             return 0  # The run's directory was deleted or moved: there is nothing to keep.
         _record_fault(directory, error)
         raise
@@ -142,7 +142,7 @@ async def _keep(directory: RunDirectory, lock: DirectoryLock, document: Mapping[
     for guard in guards:
         guard.add_done_callback(lambda _: running.cancel())
     await asyncio.wait({running})
-    is_pod_gone = watching is not None and watching.done() and lock.stands()
+    is_pod_gone = watching is not None and watching.done() and lock.is_in_place()
     for guard in guards:
         guard.cancel()
     if not running.cancelled():
@@ -153,7 +153,7 @@ async def _keep(directory: RunDirectory, lock: DirectoryLock, document: Mapping[
 
 async def _beat(lock: DirectoryLock) -> None:
     """Show signs of life for as long as the run's directory is there."""
-    while lock.stands():
+    while lock.is_in_place():
         lock.beat()
         await asyncio.sleep(HEARTBEAT_INTERVAL_S)
 

@@ -60,7 +60,7 @@ class DirectoryLock:
         with suppress(OSError):
             os.utime(self._descriptor)
 
-    def stands(self) -> bool:
+    def is_in_place(self) -> bool:
         """Return whether the locked directory is still in place: not deleted, moved or created again."""
         try:
             return os.path.samestat(os.fstat(self._descriptor), self._path.stat())

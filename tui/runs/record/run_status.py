@@ -271,10 +271,10 @@ def _apply_worker_report(status: RunStatus, report: Event) -> RunStatus:
             parts[index] = replace(parts[index], **changes)
     ordered = tuple(parts.values())
     status = replace(status, parts=ordered, is_worker_report=True)
-    return _with_its_end(status) if all(part.ended for part in ordered) else status
+    return _conclude(status) if all(part.ended for part in ordered) else status
 
 
-def _with_its_end(status: RunStatus) -> RunStatus:
+def _conclude(status: RunStatus) -> RunStatus:
     """Return the status of a run whose every part has ended: over, unless a restart is to come."""
     parts = {part.worker: part for part in status.workers}
     outcomes = {index: part.outcome for index, part in parts.items()}
@@ -349,7 +349,7 @@ def _fold_state(status: RunStatus, event: Event, parts: WorkerParts) -> RunStatu
         return status
     attempt = event.get("attempt")
     if isinstance(attempt, int) and attempt > status.attempt:
-        parts.begin_anew()
+        parts.reset()
         stop = None if status.stop_requested == BY_POLICY else status.stop_requested
         status = replace(status, attempt=attempt, ended=None, cause=None, first_failure=None, stop_requested=stop)
         findings = ended_with_attempt(status.findings, event.time)

@@ -82,7 +82,7 @@ class WorkerParts:
             if isinstance(tag, str) and is_tag(tag):
                 self._change(index, {"tag": tag})
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget all events, because another attempt begins."""
         self._known = {index: {} for index in self._known}
         self._made.clear()

@@ -198,7 +198,7 @@ def _answer_of(index: int, answer: Answer, part: WorkerStatus | None) -> StopAns
     if answer.word == "unconfirmed":
         return StopAnswer(index, confirmed=False, detail=answer.text)
     if answer.has("never"):
-        return _never(index, answer, part)
+        return _answer_without_run(index, answer, part)
     outcome = parse_outcome(answer)
     removed = answer.has("removed")
     notes = [f"{_REMOVED}, and with it how it ended" if removed else outcome.cause or ""]
@@ -211,7 +211,7 @@ def _answer_of(index: int, answer: Answer, part: WorkerStatus | None) -> StopAns
     )
 
 
-def _never(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
+def _answer_without_run(index: int, answer: Answer, part: WorkerStatus | None) -> StopAnswer:
     """Return the answer of a worker that has nothing of the run; unconfirmed if the job may have begun there."""
     if not answer.has("gone") or part is None or not part.has_begun:
         return StopAnswer(index, confirmed=True, detail=_NEVER_AGAIN if answer.has("before") else _NEVER)

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.settings.home import check_trusted, make_private, open_regular, read_user_file
+from tui.ssh import errors
 from tui.ssh.config.access import Access, Login
-from tui.ssh.errors import Reason, SshError
+from tui.ssh.errors import SshError
 from tui.ssh.host_login import Login
 
 if TYPE_CHECKING:
@@ -88,13 +89,7 @@ class HostKeys:
         try:
             add_known_host(Path(path), host_key_name(login), key)
         except OSError as error:
-            raise SshError(
-                Reason.HOST_KEY_UNKNOWN,
-                "its host key was accepted but could not be saved",
-                worker=worker,
-                why=error.strerror or str(error),
-                remedy=f"make {path} writable",
-            ) from error
+            raise errors.HOST_KEY_NOT_SAVED.error(worker, why=error.strerror or str(error), path=path) from error
 
     def alias_of(self, login: Login) -> str | None:
         """Return the first alias under which a known-hosts file has a key of the host; None if there is none."""
@@ -207,24 +202,11 @@ def _describe_key(key: asyncssh.SSHKey) -> str:
 def host_key_error(worker: int | None, login: Login, trusted: TrustedKeys, key: asyncssh.SSHKey) -> SshError:
     """Return why an offered host key is not trusted, with the fingerprints of the offered and the known keys."""
     offered = _describe_key(key)
-    address = f"{login.host}:{login.port}"
     if key in trusted.revoked:
-        return SshError(
-            Reason.HOST_KEY_CHANGED,
-            "its host key is revoked",
-            worker=worker,
-            why=f"{address} offers {offered}, which {', '.join(trusted.files)} marks as revoked",
-            remedy="do not connect before you know why; ask the maintainer of that file",
-        )
+        return errors.HOST_KEY_REVOKED.error(worker, login, offered=offered, files=", ".join(trusted.files))
     if not (trusted.keys or trusted.authorities):
-        return SshError(
-            Reason.HOST_KEY_UNKNOWN,
-            "its host key is unknown",
-            worker=worker,
-            why=f"{address} offers {offered}",
-            remedy="compare the fingerprint with the machine's own, then pass `--host-keys accept-new`",
-        )
-    known_keys = "; ".join(map(_describe_key, trusted.keys)) or "a certificate"
+        return errors.HOST_KEY_UNKNOWN.error(worker, login, offered=offered)
+    known = "; ".join(map(_describe_key, trusted.keys)) or "a certificate"
     if trusted.vouched:
         remedy = "the connection may be intercepted, or the worker was recreated: list the slice again and compare"
     else:
@@ -235,10 +217,4 @@ def host_key_error(worker: int | None, login: Login, trusted: TrustedKeys, key: 
         )
         remedy = f"if the worker was recreated, remove the old key ({lines}): {remove}"
     source = "Google Cloud reports" if trusted.vouched else "the known key is"
-    return SshError(
-        Reason.HOST_KEY_CHANGED,
-        "its host key has changed",
-        worker=worker,
-        why=f"{address} offers {offered}; {source} {known_keys}",
-        remedy=remedy,
-    )
+    return errors.HOST_KEY_CHANGED.error(worker, login, offered=offered, source=source, known=known, remedy=remedy)

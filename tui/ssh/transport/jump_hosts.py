@@ -46,7 +46,7 @@ class JumpHosts:
         """
         began = asyncio.get_running_loop().time()
         async with self._locks.setdefault(jump, asyncio.Lock()):
-            if self.lets_through(jump):
+            if self.is_connected(jump):
                 return self._live[jump][0]
             when, failure = self._failed.get(jump, (0.0, None))
             if failure is None or when < began:
@@ -56,7 +56,7 @@ class JumpHosts:
             what = f"the jump host {jump.rpartition(',')[2]} failed: {failure.what}"
             raise errors.SshError(failure.reason, what, worker=worker, why=failure.why, remedy=failure.remedy)
 
-    def lets_through(self, jump: str) -> bool:
+    def is_connected(self, jump: str) -> bool:
         """Return whether there is a live login on a jump host."""
         live = self._live.get(jump)
         return live is not None and not live[1].ended.done()
