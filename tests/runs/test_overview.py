@@ -20,8 +20,7 @@ from tui.runs.launch.phases import PHASES
 from tui.runs.record.damaged_record import NoRecordError
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_index import resolve
-from tui.runs.record.run_listing import RunListing
+from tui.runs.record.run_index import RunListing, resolve
 from tui.runs.record.run_status import RunStatus, status_and_events, status_of, summary_status
 from tui.settings.home import read_regular
 

@@ -21,8 +21,7 @@ from tui.runs.read.latest_figures import FiguresCache, LatestFigures
 from tui.runs.record.damaged_record import NoRecordError
 from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
-from tui.runs.record.run_index import NoSuchRunError, resolve, run_paths
-from tui.runs.record.run_listing import RunListing
+from tui.runs.record.run_index import NoSuchRunError, RunListing, resolve, run_paths
 from tui.runs.record.run_status import RunStatus, status_and_events, status_of
 from tui.settings import Settings
 from tui.text.printable import format_count

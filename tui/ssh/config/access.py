@@ -37,11 +37,9 @@ class Prompter(Protocol):
 
     async def secret(self, text: str) -> str | None:
         """Return a passphrase or one-time code; None when the person declines."""
-        ...
 
     async def trust(self, worker: str, key_type: str, fingerprint: str) -> bool:
         """Return whether the person trusts an unknown host key from now on."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -102,12 +102,15 @@ class HostKeys:
         return tuple(dict.fromkeys([*self._access.known_hosts, *login.known_hosts, *own]))
 
     def _search(self, names: Sequence[str], files: Sequence[str]) -> TrustedKeys:
-        keys, authorities, revoked = (dict[bytes, "asyncssh.SSHKey"]() for _ in range(3))
+        keys: dict[bytes, asyncssh.SSHKey] = {}
+        authorities: dict[bytes, asyncssh.SSHKey] = {}
+        revoked: dict[bytes, asyncssh.SSHKey] = {}
         for known_hosts in filter(None, map(self._load, files if names else ())):
             for name in names:
                 matched = known_hosts.match(name, "", None)
-                for found, kind in zip((keys, authorities, revoked), matched, strict=False):
-                    found.update((key.public_data, key) for key in kind)
+                keys.update((key.public_data, key) for key in matched[0])
+                authorities.update((key.public_data, key) for key in matched[1])
+                revoked.update((key.public_data, key) for key in matched[2])
         return TrustedKeys(
             tuple(keys.values()),
             tuple(authorities.values()),

@@ -47,11 +47,9 @@ class Route(Protocol):
 
     async def open(self) -> socket.socket:
         """Return a socket connected to the port. Raises SshError."""
-        ...
 
     async def failure(self) -> SshError | None:
         """Return why nothing came through the last socket, or None."""
-        ...
 
     def end(self) -> None:
         """Release the socket that was opened last."""
