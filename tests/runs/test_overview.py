@@ -21,7 +21,7 @@ from tui.runs.record.damaged_record import NoRecordError
 from tui.runs.record.directory_lock import DirectoryLock
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import RunListing, resolve
-from tui.runs.record.run_status import RunStatus, status_and_events, status_of, summary_status
+from tui.runs.record.run_status import RunStatus, status_of, summary_status
 from tui.settings.home import read_regular
 
 RUN = Run("pod-20261121-101500-0000", "pod", JobOptions(("true",), restarts=1), (Worker(0), Worker(1)))
@@ -84,8 +84,7 @@ def test_the_quick_status_equals_the_status_from_every_single_event(home: Path, 
         if rng.random() < 0.05:
             with (directory.path / "events.jsonl").open("ab") as events:
                 events.write(rng.choice([b"{", b"\n", b"[1],[2]\n", b"null\n", b'{"time": 1}\n', b"\xff\n"]))
-    whole = all_of(status_and_events(RunDirectory.open(directory.path), 0)[0])
-    assert all_of(status_of(RunDirectory.open(directory.path))) == whole
+    whole = all_of(status_of(RunDirectory.open(directory.path)))
     assert all_of(summary_status(RunDirectory.open(directory.path))) == whole
 
 

@@ -14,7 +14,7 @@ from tui.pod.worker import Worker
 from tui.runs.record.event_log import Event
 from tui.runs.record.keeper_file import KeeperStatus
 from tui.runs.record.run_directory import EVENTS_FILE, RunDirectory
-from tui.runs.record.run_status import RunStatus, StatusFold, status_and_events, status_of
+from tui.runs.record.run_status import RunStatus, StatusFold, status_of
 
 pytestmark = pytest.mark.py310
 
@@ -145,22 +145,6 @@ def test_a_second_status_reads_only_new_events(tmp_path: Path) -> None:
     assert status_of(directory).exit_codes == (None, 3)
     assert directory.offsets == [0, size]
     assert status_of(directory) == status_of(RunDirectory.open(directory.path))
-
-
-def test_status_and_events_returns_every_event_that_its_status_includes(tmp_path: Path) -> None:
-    directory = RunDirectory.create(tmp_path / "runs", RUN)
-    directory.append_event("state", state="running")
-    first, events, offset = status_and_events(directory, 0)
-    assert (first.state, [event.kind for event in events]) == (RunState.RUNNING, ["state"])
-
-    directory.append_event("exit", worker=1, exit_code=0)
-    status_of(directory)
-    directory.append_phases([0, 1], phase="confirm", status="done")
-    seen, events, offset = status_and_events(directory, offset)
-
-    assert [(event.kind, event.worker) for event in events] == [("exit", 1), ("phase", 0), ("phase", 1)]
-    assert [worker.phase for worker in seen.workers] == ["confirm", "confirm"]
-    assert status_and_events(directory, offset)[1:] == ([], offset)
 
 
 def test_a_phase_recorded_just_before_a_new_attempt_does_not_belong_to_it() -> None:

@@ -32,8 +32,8 @@ UNATTENDED_AFTER_S = 1.0
 class RunAccess(Protocol):
     """What following a run needs of `Runs`."""
 
-    def status_and_events(self, directory: RunDirectory, offset: int) -> tuple[RunStatus, list[Event], int]:
-        """Return the run's state, its events from an offset on, and the offset behind them."""
+    def status_of(self, directory: RunDirectory) -> RunStatus:
+        """Return the run's state."""
 
     async def connect(self, directory: RunDirectory) -> Fleet:
         """Return connections to the run's workers."""
@@ -100,7 +100,8 @@ class RunWatcher:
         async with MirrorCatchUp(self._runs, self._directory) as catch_up:
             while True:
                 self._directory.require()
-                status, events, offset = self._runs.status_and_events(self._directory, offset)
+                status = self._runs.status_of(self._directory)
+                events, offset = self._directory.events(offset)  # all that the status includes, and perhaps more
                 is_last = status.is_whole or catch_up.is_complete
                 yield _Poll(events, is_last)
                 if is_last:

@@ -19,10 +19,9 @@ from tui.pod.slice import Slice
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.read.latest_figures import FiguresCache, LatestFigures
 from tui.runs.record.damaged_record import NoRecordError
-from tui.runs.record.event_log import Event
 from tui.runs.record.run_directory import RunDirectory
 from tui.runs.record.run_index import NoSuchRunError, RunListing, resolve, run_paths
-from tui.runs.record.run_status import RunStatus, status_and_events, status_of
+from tui.runs.record.run_status import RunStatus, status_of
 from tui.settings import Settings
 from tui.text.printable import format_count
 
@@ -179,18 +178,10 @@ class Runs:
 
     def status_of(self, directory: RunDirectory) -> RunStatus:
         """Return the run's state from its events alone; further calls read only newer events."""
-        return status_of(self._same_object(directory))
-
-    def status_and_events(self, directory: RunDirectory, offset: int) -> tuple[RunStatus, list[Event], int]:
-        """Return the run's state, its events from an offset on, and the offset behind them."""
-        return status_and_events(self._same_object(directory), offset)
-
-    def _same_object(self, directory: RunDirectory) -> RunDirectory:
-        """Return the first object that was used for a directory: it remembers what was already read."""
         first = self._known.setdefault(directory.path, directory)
         if first.run != directory.run:
             first = self._known[directory.path] = directory
-        return first
+        return status_of(first)  # the first object for a directory remembers what was already read
 
     def directory_of(self, status: RunStatus) -> RunDirectory:
         """Return the directory of a run of the last listing, also after it was renamed."""

@@ -148,7 +148,9 @@ def status_of(directory: RunDirectory) -> RunStatus:
 
     Called again with the same object, it reads only the new events: a keeper and its command call it often.
     """
-    fold = _fold_of(directory)
+    fold = _FOLDS.get(directory)
+    if fold is None or not fold.still_fits(directory):
+        fold = _FOLDS[directory] = StatusFold(directory.run)
     fold.read(directory)
     return fold.status(directory.keeper_status())
 
@@ -162,26 +164,6 @@ def summary_status(directory: RunDirectory) -> RunStatus:
     outline = StatusFold(directory.run).take(directory.events_of_run()).status(attended)
     is_settled = outline.is_whole and not attended.alive
     return replace(outline, parts=directory) if is_settled else status_of(directory)
-
-
-def status_and_events(directory: RunDirectory, since: int) -> tuple[RunStatus, list[Event], int]:
-    """Return the status, the events from byte `since` on, and the byte to continue from.
-
-    Each event is read only once, for the status and for the caller.
-    """
-    fold = _fold_of(directory)
-    fresh, begin, end = fold.read(directory)
-    status = fold.status(directory.keeper_status())
-    if since != begin:
-        fresh, end = directory.events(since)
-    return status, fresh, end
-
-
-def _fold_of(directory: RunDirectory) -> StatusFold:
-    fold = _FOLDS.get(directory)
-    if fold is None or not fold.still_fits(directory):
-        fold = _FOLDS[directory] = StatusFold(directory.run)
-    return fold
 
 
 _NOTES_KEPT = 20
@@ -203,14 +185,12 @@ class StatusFold:
         """Return whether the directory's events continue this fold: the same run, and a file that has not shrunk."""
         return self.run is directory.run and directory.events_size() >= self.offset
 
-    def read(self, directory: RunDirectory) -> tuple[list[Event], int, int]:
-        """Fold in new events; return them and the bytes at which they begin and end. Thread-safe."""
+    def read(self, directory: RunDirectory) -> None:
+        """Fold in new events. Thread-safe."""
         with self._reading:
-            begin, events = self.offset, list[Event]()
-            if directory.events_size() != begin:
-                events, self.offset = directory.events(begin)
+            if directory.events_size() != self.offset:
+                events, self.offset = directory.events(self.offset)
                 self.take(events)
-            return events, begin, self.offset
 
     def take(self, events: Iterable[Event]) -> StatusFold:
         """Fold in further events; of a worker's successive phases only the last one counts."""
