@@ -82,7 +82,7 @@ def replaced(path: Path, kind: str, private: Path) -> None:
 READS: dict[str, Callable[[RunDirectory, Path], object]] = {
     "open": lambda directory, _: RunDirectory.open(directory.path),
     "status": lambda directory, _: status_of(RunDirectory(directory.path, RUN)),
-    "events": lambda directory, _: (directory.events_of_run(), directory.has_event("state")),
+    "events": lambda directory, _: (directory.events_of_run(), directory.events()),
     "arrivals": lambda directory, _: (directory.arrivals(), directory.last_arrival(), directory.archived_logs()),
     "keeper": lambda directory, _: (directory.keeper_status(), read_signature(directory.path / KEEPER_FILE)),
     "figures": lambda directory, _: FiguresCache().get(directory),

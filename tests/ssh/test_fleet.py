@@ -230,7 +230,7 @@ async def test_a_broken_connection_is_reported_and_opened_again(sshd: Start) -> 
         with pytest.raises(SshError) as caught:
             await running
         assert caught.value.reason is Reason.LOST
-        await asyncio.wait_for(connection.closed.wait(), 10)
+        await asyncio.wait_for(connection.ended, 10)
         assert (await fleet.run(0, "true")).ok
         assert await fleet.connect(0) is not connection
 

@@ -161,7 +161,7 @@ async def test_a_worker_that_hangs_up_ends_the_connection(sshd: Start, iap: IapS
     async with Fleet([worker], access) as fleet:
         connection = await fleet.connect(0)
         server.stop()
-        await asyncio.wait_for(connection.closed.wait(), 60)
+        await asyncio.wait_for(connection.ended, 60)
 
 
 @needs_sshd

@@ -192,7 +192,7 @@ async def test_processes_that_a_proxy_command_leaves_behind_keep_no_file_open_he
         for _ in range(3):
             connection = await fleet.connect(0)
             server.cut()
-            await asyncio.wait_for(connection.closed.wait(), 20)
+            await asyncio.wait_for(connection.ended, 20)
             wait_until(lambda: not _running(script))
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
     for pid in (tmp_path / "left").read_text().split():

@@ -65,20 +65,16 @@ def is_pair_probed(index: int, peer: int, count: int) -> bool:
     return count <= FULL_MATRIX_WORKERS or 0 in (index, peer) or peer == (index + 1) % count
 
 
-async def port_rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
+def port_rows_from(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
     """Yield the rows of one worker; a single unknown row if nothing can be probed from it."""
     peers = [slice_.workers[peer] for peer in peers_of(index, len(slice_.workers))]
-    async for row in _rows(index, peers, tuple(dict.fromkeys(ports)), slice_, fleet):
-        yield row
+    return _rows(index, peers, tuple(dict.fromkeys(ports)), slice_, fleet)
 
 
-async def coordinator_port_rows(
-    index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]
-) -> AsyncIterator[CheckRow]:
+def coordinator_port_rows(index: int, slice_: Slice, fleet: Fleet, ports: Sequence[int]) -> AsyncIterator[CheckRow]:
     """Yield whether a worker reaches worker 0 on these ports, where a run's processes find each other."""
-    if index != slice_.workers[0].index:
-        async for row in _rows(index, slice_.workers[:1], ports, slice_, fleet):
-            yield row
+    first = slice_.workers[0]
+    return _rows(index, [first] if index != first.index else [], ports, slice_, fleet)
 
 
 async def _rows(

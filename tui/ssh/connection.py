@@ -124,7 +124,7 @@ def _end_command(opening: asyncio.Future[Any]) -> None:
 
 
 class WorkerConnection:
-    """A logged-in worker. `closed` is set when the connection is gone, whichever side ended it."""
+    """A logged-in worker. `ended` is done when the connection is gone, whichever side ended it."""
 
     def __init__(
         self,
@@ -138,21 +138,19 @@ class WorkerConnection:
         """Wrap a connection; `single`: the server is known to allow one session only."""
         self.worker = worker
         self.connection = connection
-        self.closed = asyncio.Event()
-        self._ended = client.ended
-        self._ended.add_done_callback(lambda _: self.closed.set())
+        self.ended = client.ended
         self._slots = Slots(sessions, single)
         self._watchers = BackgroundTasks()
 
     @property
     def alive(self) -> bool:
         """Return whether this side still considers the connection usable."""
-        return not self.closed.is_set() and not self.connection.is_closed()
+        return not self.ended.done() and not self.connection.is_closed()
 
     @property
     def cause(self) -> str:
         """Why the connection ended, as asyncssh or the server puts it; empty while it is alive."""
-        error = self._ended.result() if self._ended.done() else None
+        error = self.ended.result() if self.ended.done() else None
         return "" if error is None else errors.quote_remote(str(error))
 
     async def run(
@@ -221,7 +219,7 @@ class WorkerConnection:
     async def close(self) -> None:
         """Close the connection and wait up to `CLOSE_TIMEOUT_S` until it is closed."""
         self.connection.close()
-        await asyncio.wait({self._ended}, timeout=CLOSE_TIMEOUT_S)
+        await asyncio.wait({self.ended}, timeout=CLOSE_TIMEOUT_S)
         if not self.connection.is_closed():
             self.connection.abort()
         await self._watchers.close()

@@ -46,7 +46,10 @@ class RunLifecycle:
             self.access, self.timeouts = self.spec.access, self.spec.keeper_timeouts
         else:
             self.spec = None
-            self.access, self.timeouts = _access(directory, document), KeeperTimeouts(**document.get("patience", {}))
+            profile = {"profile": directory.run.profile} if directory.run.profile else {}
+            access = document.get("access")
+            self.access = Access.from_json(access) if access is not None else access_from(load(profile))
+            self.timeouts = KeeperTimeouts(**document.get("patience", {}))
         self.attempt = 0
         self.fleet = Fleet(directory.run.workers, self.access)
         self.leadership = Leadership(directory.run, self.fleet)
@@ -147,12 +150,6 @@ class RunLifecycle:
             except TpuTuiError as error:
                 return AttemptResult(RunState.FAILED, error.sentence, remedy=error.remedy or None)
         return True
-
-
-def _access(directory: RunDirectory, document: Mapping[str, Any]) -> Access:
-    if "access" in document:
-        return Access.from_json(document["access"])
-    return access_from(load({"profile": directory.run.profile} if directory.run.profile else {}))
 
 
 def _result_before_recovery(directory: RunDirectory) -> AttemptResult | None:

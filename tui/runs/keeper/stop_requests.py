@@ -25,11 +25,9 @@ _Result = TypeVar("_Result")
 
 async def wait_for_stop_request(directory: RunDirectory) -> RunStatus:
     """Wait until a stop of the present attempt is requested; return the status that shows it."""
-    offset = 0
     while True:
-        # A launch on many workers writes thousands of events; reading them all for a status at each check is slow.
-        is_requested, offset = directory.has_event(STOP_REQUESTED, offset)
-        if is_requested and (status := status_of(directory)).stop_requested is not None:
+        status = status_of(directory)
+        if status.stop_requested is not None:
             return status
         await asyncio.sleep(STOP_POLL_INTERVAL_S)
 

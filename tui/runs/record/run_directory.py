@@ -214,15 +214,6 @@ class RunDirectory:
         """Return the events that are not about a single worker's part: a small share of all."""
         return parse_events(without_workers_parts(_whole_lines(f"{self.path}/{EVENTS_FILE}", 0)[0]))
 
-    def has_event(self, kind: str, offset: int = 0) -> tuple[bool, int]:
-        """Return whether a line from a byte offset on may be an event of that kind, and the offset to continue from.
-
-        This is much faster than reading the events.
-        """
-        lines, end = _whole_lines(f"{self.path}/{EVENTS_FILE}", offset)
-        named = to_bytes(kind)
-        return any(named in line for line in lines), end
-
     # -- arrivals --------------------------------------------------------------------------------------------------
 
     def append_arrival(self, worker: int, end: int, when: float) -> None:
