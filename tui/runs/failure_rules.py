@@ -118,9 +118,9 @@ def remedy_of_kill(run: Run, worker: int, outcome: WorkerOutcome) -> str | None:
     return f"{command} shows whether it was the kernel, which kills where memory runs out"
 
 
-def read_last_lines(path: Path) -> str:
+def read_last_lines(path: Path, count: int = _TAIL_LINES) -> str:
     """Return a log's last lines joined into one, short and safe for a terminal; empty when there are none."""
-    return _BETWEEN_LINES.join(_newest_lines(path))
+    return _BETWEEN_LINES.join(_newest_lines(path)[-count:])
 
 
 def split_last_lines(path: Path, joined: str) -> list[str]:

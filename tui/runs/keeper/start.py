@@ -14,25 +14,21 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from tui.errors import TpuTuiError
 from tui.pod.run import RunState
 from tui.procs.python_env import python_path
+from tui.runs.failure_rules import read_last_lines
 from tui.runs.keeper_timeouts import KeeperTimeouts
 from tui.runs.launch.launch_spec import LaunchSpec, check_spec
 from tui.runs.launch.on_end_actions import pending_actions
 from tui.runs.record.keeper_file import MOST_PID, StuckKeeperError
 from tui.runs.record.run_directory import KEEPER_LOG, RunDirectory
 from tui.runs.record.run_status import status_of
-from tui.settings.home import open_regular, read_regular
+from tui.settings.home import open_regular
 from tui.ssh.config.access import Access
 from tui.text.numbers import parse_integer
-from tui.text.printable import one_line
-
-_LOG_TAIL_BYTES = 400
-"""Bytes at the end of keeper.log that are searched for the reason if the keeper did not start."""
 
 
 def start_keeper(
@@ -89,7 +85,7 @@ def start_keeper(
     if pid is None:
         problem = TpuTuiError(
             "the run's keeper did not start",
-            why=_last_message(directory.path / KEEPER_LOG) or f"exit code {process.returncode}",
+            why=read_last_lines(directory.path / KEEPER_LOG, 1) or f"exit code {process.returncode}",
             remedy=f"see {directory.path}/{KEEPER_LOG}",
         )
         if spec is not None:
@@ -122,10 +118,3 @@ def is_complete(directory: RunDirectory) -> bool:
     # A run that was found on its workers and stopped during its launch has no phases here, but has exit codes.
     started = [part for part in status.workers if part.phase in ("start", "confirm") or part.exit_code is not None]
     return all(part.size is not None for part in started)
-
-
-def _last_message(log: Path) -> str:
-    with suppress(OSError):
-        lines = read_regular(log)[-_LOG_TAIL_BYTES:].decode("utf-8", "replace").split("\n")
-        return one_line(next((line for line in reversed(lines) if line.strip()), ""))
-    return ""
