@@ -21,7 +21,7 @@ API_TIMEOUT_S = 25.0
 
 
 class RunSlice:
-    """Finds the slice of a run; opens no connection before the first query. `close` it."""
+    """Finds the slice of a run; opens no connection before the first query. `aclose` it."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -47,7 +47,7 @@ class RunSlice:
         """Return the slice with the workers' host keys that the API vouches for. Raises CloudError."""
         return await self._open().host_keys(slice_)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection to the API."""
         inventory, self._inventory = self._inventory, None
         if inventory is not None:

@@ -105,4 +105,4 @@ class SliceMonitor:
 
     async def close(self) -> None:
         """Close the connection to the API."""
-        await self._slice.close()
+        await self._slice.aclose()

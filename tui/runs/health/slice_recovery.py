@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,18 +25,15 @@ async def wait_for_slice(directory: RunDirectory, timeouts: KeeperTimeouts) -> R
 
     Return None if there is none within `lost_after`.
     """
-    run_slice = RunSlice(directory)
     deadline = asyncio.get_running_loop().time() + timeouts.lost_after
     waits = backoff(min(FIRST_QUERY_PAUSE_S, timeouts.ask_after), LONGEST_QUERY_PAUSE_S)
-    try:
+    async with aclosing(RunSlice(directory)) as run_slice:
         while asyncio.get_running_loop().time() < deadline:
             with suppress(TpuTuiError, asyncio.TimeoutError):
                 renewed = await within(_find_ready_slice(directory.run, run_slice), API_TIMEOUT_S)
                 if renewed is not None:
                     return renewed
             await asyncio.sleep(next(waits))
-    finally:
-        await run_slice.close()
     return None
 
 

@@ -99,11 +99,8 @@ async def _refusal(directory: RunDirectory, action: Action, fleet: Fleet) -> str
 
 async def _diagnose(directory: RunDirectory) -> SliceDiagnosis:
     """Diagnose the slice as it is now. Raises TpuTuiError where the API does not answer."""
-    run_slice = RunSlice(directory)
-    try:
+    async with contextlib.aclosing(RunSlice(directory)) as run_slice:
         return diagnose(directory.run, await run_slice.find())
-    finally:
-        await run_slice.close()
 
 
 async def _others_alive(directory: RunDirectory, fleet: Fleet) -> str:

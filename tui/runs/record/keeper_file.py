@@ -13,6 +13,7 @@ import socket
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -101,16 +102,11 @@ def parse_signature(data: bytes) -> Signature | None:
 def read_keeper_status(path: str) -> KeeperStatus:
     """Return whether a keeper lives: by its lock and its heartbeat, on another machine by its heartbeat alone."""
     try:
-        descriptor = open_regular(path)
+        with FileIO(open_regular(path)) as file:
+            data, beat = file.read(_MOST_BYTES), os.fstat(file.fileno()).st_mtime
+            locked = _is_locked(file.fileno())
     except OSError:
         return KeeperStatus(alive=False)
-    try:
-        data, beat = os.read(descriptor, _MOST_BYTES), os.fstat(descriptor).st_mtime
-        locked = _is_locked(descriptor)
-    except OSError:
-        return KeeperStatus(alive=False)
-    finally:
-        os.close(descriptor)
     signed = parse_signature(data)
     if signed is None:
         return KeeperStatus(locked, beat if data.strip() else None)

@@ -61,14 +61,11 @@ def _file_vouched(known_hosts: Path, alias: str, worker: Worker) -> Path:
     """
     make_private(known_hosts.parent)
     path = known_hosts.with_name(VOUCHED_FILE)
-    lock = os.open(known_hosts, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    with os.fdopen(os.open(known_hosts, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         before = read_user_file(path).decode(errors="replace").splitlines() if path.exists() else []
         lines = [line for line in before if not line.startswith(f"{alias} ")]
         lines += [f"{alias} {key}" for key in worker.host_keys]
         with replace_file(path) as file:
             file.write("".join(f"{line}\n" for line in lines).encode())
-    finally:
-        os.close(lock)
     return path

@@ -100,11 +100,8 @@ class Destination:
     def digest_of(self, place: Place, size: int) -> str:
         """Return the SHA-256 of the file at this place if it has this size, else an empty text. Blocks."""
         try:
-            parent = self._open_parent(place, make=False)
-            try:
+            with self._parent_of(place, make=False) as parent:
                 file = os.open(place[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=parent)
-            finally:
-                os.close(parent)
             with os.fdopen(file, "rb") as opened:
                 file_stat = os.fstat(file)
                 if not stat.S_ISREG(file_stat.st_mode) or file_stat.st_size != size:
@@ -136,28 +133,26 @@ class Destination:
 
     def publish(self, worker: int, source: bytes, place: Place) -> None:
         """Move a complete file to its place; it replaces a file that is already there."""
-        with _named_errors(f"{one_line(self.path_of(place))} cannot be written"):
-            parent = self._open_parent(place, make=True)
-            try:
-                os.rename(_staged(worker, source), place[-1], src_dir_fd=self._staging, dst_dir_fd=parent)
-            finally:
-                os.close(parent)
+        what = f"{one_line(self.path_of(place))} cannot be written"
+        with _named_errors(what), self._parent_of(place, make=True) as parent:
+            os.rename(_staged(worker, source), place[-1], src_dir_fd=self._staging, dst_dir_fd=parent)
 
     def path_of(self, place: Place) -> str:
         """Return a place as text; bytes that are not UTF-8 are replaced."""
         return b"/".join((os.fsencode(self.directory), *place)).decode("utf-8", "replace")
 
-    def _open_parent(self, place: Place, *, make: bool) -> int:
+    @contextlib.contextmanager
+    def _parent_of(self, place: Place, *, make: bool) -> Iterator[int]:
+        """Open the directory of a place, and make it if it is missing and `make` is set."""
         descriptor = os.dup(self._root)
         try:
             for name in place[:-1]:
                 inner = self._subdirectory(descriptor, name) if make else os.open(name, _DIRECTORY, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
-        except BaseException:
+            yield descriptor
+        finally:
             os.close(descriptor)
-            raise
-        return descriptor
 
     @staticmethod
     def _subdirectory(parent: int, name: bytes) -> int:
