@@ -252,8 +252,5 @@ def nice_ticks(low: float, high: float) -> tuple[list[float], int]:
 
 def _known_stretches(column: Sequence[float | None]) -> list[list[int]]:
     """Return the indices of known values, one list per unbroken stretch: a gap is not bridged by a line."""
-    stretches = []
-    for is_known, stretch in groupby(range(len(column)), lambda index: column[index] is not None):
-        if is_known:
-            stretches.append(list(stretch))
-    return stretches
+    stretches = groupby(range(len(column)), lambda index: column[index] is not None)
+    return [list(stretch) for is_known, stretch in stretches if is_known]

@@ -20,7 +20,6 @@ from tui.text.timestamps import parse_time
 MOST_CORES = 128
 """Most rows of the per-core table; the JSON and CSV reports have every core."""
 
-
 REPORT_OF = "report_of"
 """The name under which every format states its source."""
 
@@ -222,8 +221,6 @@ _WELL = ("training", "ended")
 
 
 def _cores(summary: Summary) -> Section:
-    is_cut = len(summary.cores) > MOST_CORES
-
     def state(row: CoreRow) -> str:
         return core_state_in_words(row.state, row.worker, summary.facts.first_failure)
 
@@ -244,7 +241,7 @@ def _cores(summary: Summary) -> Section:
     )
     columns = ("Core", "Worker", "Epoch", "Step", "Loss", "Rate", "GlobalRate", "Lag", "State")
     text = f"{len(shown)} of {len(summary.cores)}, those with problems first; the JSON and CSV reports have all."
-    sentences = (text,) if is_cut else ()
+    sentences = (text,) if len(summary.cores) > MOST_CORES else ()
     return Section("Cores", sentences, ReportTable(columns, rows, frozenset(range(8))))
 
 
@@ -266,6 +263,4 @@ def _integer(value: int | None) -> str:
 
 def number(value: float | None, digits: int = 2) -> str:
     """Format a figure with separated thousands; a dash where it is unknown."""
-    if value is None:
-        return UNKNOWN
-    return format_figure(value, digits, apart=True)
+    return UNKNOWN if value is None else format_figure(value, digits, apart=True)

@@ -55,17 +55,14 @@ def code(text: str) -> str:
     return f"{fence}{edge}{text}{edge}{fence}" if text.strip() else ""
 
 
-def _cell(text: str, is_code: bool) -> str:
-    return code(text) if is_code else escape(text)
-
-
 def _row(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
 def _table(table: ReportTable) -> str:
     rule = "|".join("--:" if index in table.right else ":--" for index in range(len(table.columns)))
-    rows = [_row([escape(cell) for cell in table.columns])]
+    rows = [_row([escape(cell) for cell in table.columns]), f"|{rule}|"]
     for index, row in enumerate(table.rows):
-        rows.append(_row([_cell(cell, (index, column) in table.code) for column, cell in enumerate(row)]))
-    return "\n".join([rows[0], f"|{rule}|", *rows[1:]])
+        cells = [code(cell) if (index, column) in table.code else escape(cell) for column, cell in enumerate(row)]
+        rows.append(_row(cells))
+    return "\n".join(rows)

@@ -54,7 +54,7 @@ def start_keeper(
     if timeouts is not None:
         document["patience"] = asdict(timeouts)
     try:
-        log = open_regular(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        log = os.fdopen(open_regular(directory.path / KEEPER_LOG, os.O_CREAT | os.O_APPEND | os.O_WRONLY), "ab")
     except FileNotFoundError as error:
         raise TpuTuiError(
             "the run's directory is gone",
@@ -67,7 +67,7 @@ def start_keeper(
             why=f"{directory.path}: {error.strerror or error}",
             remedy="make room there, or set TPU_TUI_HOME to a directory that you may write to",
         ) from error
-    try:
+    with log:
         process = subprocess.run(
             [sys.executable, "-m", "tui.runs.keeper", str(directory.path.resolve())],
             input=json.dumps(document).encode(),
@@ -78,8 +78,6 @@ def start_keeper(
             start_new_session=True,
             check=False,
         )
-    finally:
-        os.close(log)
     answer = process.stdout.strip()
     pid = parse_integer(answer, MOST_PID)
     if pid is None:

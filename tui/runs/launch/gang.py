@@ -90,9 +90,8 @@ class Gang:
     def _word_timeout(self) -> float:
         return self.spec.run.lease + self.spec.keeper_timeouts.answer
 
-    async def _connect(self, worker: Worker) -> str:
+    async def _connect(self, worker: Worker) -> None:
         await self.fleet.connect(worker.index)
-        return ""
 
     async def _run_preflight(self) -> None:
         """Check the workers before anything is left on them, if the spec says so; only for a run's first attempt."""
@@ -122,7 +121,7 @@ class Gang:
             self.directory.update_run(self.spec.run)
         self._record = to_bytes(self.spec.run.to_json())
 
-    async def _prepare(self, worker: Worker) -> str:
+    async def _prepare(self, worker: Worker) -> None:
         call = self._launch_call(worker)
         session = self.sessions.get(worker.index)
         if session is None or session.has_ended:
@@ -135,7 +134,6 @@ class Gang:
         session.read_ahead(then, self._report_loss)
         for text in session.notes:
             self.directory.append_event("note", worker=worker.index, text=text)
-        return ""
 
     def _launch_call(self, worker: Worker) -> Call:
         """Return the call that prepares one worker: script, settings, the job's text and the run's record.
@@ -197,9 +195,8 @@ class Gang:
         session.read_ahead("running", self._report_loss)
         return f"pid {answer.text}"
 
-    async def _await_running(self, worker: Worker) -> str:
+    async def _await_running(self, worker: Worker) -> None:
         await self.sessions[worker.index].expect("running")
-        return ""
 
     def _report_loss(self, session: WorkerSession, error: TpuTuiError) -> None:
         """Note that a waiting worker was lost: the launch has failed."""
@@ -215,13 +212,16 @@ class Gang:
         indices = [worker.index for worker in self.spec.run.workers]
         self.directory.append_phases(indices, phase=phase, status=status, detail="")
 
-    async def _each(self, phase: str, step: Callable[[Worker], Awaitable[str]], timeout: float) -> None:
-        """Run one phase on every worker at once, for `timeout` seconds at most. Raises the first failure."""
+    async def _each(self, phase: str, step: Callable[[Worker], Awaitable[str | None]], timeout: float) -> None:
+        """Run one phase on every worker at once, for `timeout` seconds at most. Raises the first failure.
+
+        A step returns a detail of its success to record, if there is one.
+        """
         failures: list[TpuTuiError] = []
 
         async def run_step(worker: Worker) -> None:
             try:
-                detail = await step(worker)
+                detail = await step(worker) or ""
             except TpuTuiError as error:
                 self._record_failure(worker, phase, error)
                 failures.append(error)
