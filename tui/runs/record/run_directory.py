@@ -269,13 +269,12 @@ class _AppendedLines:
         """Set up; `unfinished` is appended to a torn line that could otherwise pass for a whole one."""
         self._path = path
         self._mark = unfinished + b"\n"
-        self._descriptor: int | None = None
         self._whole = 0
         """Where the last line of this process ended."""
 
     def append(self, line: bytes) -> None:
         """Append a line; first end one that a killed writer left unfinished, so that only that one is lost."""
-        descriptor = self._open()
+        descriptor = self._descriptor
         size = os.fstat(descriptor).st_size
         torn = size not in (0, self._whole) and os.pread(descriptor, 1, size - 1) != b"\n"
         data = self._mark + line if torn else line
@@ -283,11 +282,11 @@ class _AppendedLines:
             raise OSError(errno.ENOSPC, "no room to append", str(self._path))
         self._whole = size + len(data)
 
-    def _open(self) -> int:
-        if self._descriptor is None:
-            self._descriptor = open_regular(self._path, os.O_CREAT | os.O_APPEND | os.O_RDWR)
-            weakref.finalize(self, os.close, self._descriptor)
-        return self._descriptor
+    @cached_property
+    def _descriptor(self) -> int:
+        descriptor = open_regular(self._path, os.O_CREAT | os.O_APPEND | os.O_RDWR)
+        weakref.finalize(self, os.close, descriptor)
+        return descriptor
 
 
 def _whole_lines(path: str, offset: int, size: int | None = None) -> tuple[list[bytes], int]:

@@ -66,28 +66,26 @@ class Destination:
     def __init__(self, directory: Path) -> None:
         """Make the directory if it is missing. Raises UsageError where it cannot be used."""
         self.directory = directory
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        with contextlib.ExitStack() as opened:
             try:
+                directory.mkdir(parents=True, exist_ok=True)
+                self._root = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+                opened.callback(os.close, self._root)
                 self._staging = self._subdirectory(self._root, STAGING)
+                opened.callback(os.close, self._staging)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to") from error
+            if os.fstat(self._staging).st_uid != os.geteuid():
+                why = f"{STAGING.decode()} in it belongs to another user, who could replace files while they arrive"
+                raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to")
+            try:
+                fcntl.flock(self._staging, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(f"another fetch writes to {directory}", remedy="wait for it, or stop it") from None
             except OSError:
-                os.close(self._root)
-                raise
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to") from error
-        if os.fstat(self._staging).st_uid != os.geteuid():
-            self._close()
-            why = f"{STAGING.decode()} in it belongs to another user, who could replace files while they arrive"
-            raise UsageError(f"{directory} cannot be used", why=why, remedy="choose another --to")
-        try:
-            fcntl.flock(self._staging, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._close()
-            raise UsageError(f"another fetch writes to {directory}", remedy="wait for it, or stop it") from None
-        except OSError:
-            pass  # NFS cannot lock a directory (flock(2)): go on without a lock
+                pass  # NFS cannot lock a directory (flock(2)): go on without a lock
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> Destination:
         return self
@@ -95,7 +93,7 @@ class Destination:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(OSError):
             os.rmdir(STAGING, dir_fd=self._root)
-        self._close()
+        self._opened.close()
 
     def digest_of(self, place: Place, size: int) -> str:
         """Return the SHA-256 of the file at this place if it has this size, else an empty text. Blocks."""
@@ -159,10 +157,6 @@ class Destination:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
         return os.open(name, _DIRECTORY, dir_fd=parent)
-
-    def _close(self) -> None:
-        os.close(self._staging)
-        os.close(self._root)
 
 
 def _staged(worker: int, source: bytes) -> str:

@@ -49,7 +49,6 @@ _CHECK_WORKER = (
     "sha256sum and mv are on its PATH"
 )
 
-
 COMPLAINT_TIMEOUT_S = 2.0
 """Seconds for the rest of a worker's error output after a failure."""
 _SCRIPT = load_script(Path(__file__).with_name("install_tree.sh"))
