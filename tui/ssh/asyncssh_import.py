@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import logging
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,8 +33,9 @@ def _find_library_without_compilers() -> Iterator[None]:
     ldconfig, gcc and ld: 28 programs, which inherit the environment with its secrets and need a writable /tmp.
     """
     util: Any = importlib.import_module("ctypes.util")
-    names = _cached_names() if sys.platform == "linux" else None
-    if names is None:
+    try:
+        names = _LINKER_CACHE.read_bytes()
+    except OSError:  # as on macOS, which has no such file
         yield
         return
     find: Callable[[str], str | None] = util.find_library
@@ -53,13 +53,6 @@ def _is_there(name: str, cached_names: bytes) -> bool:
     return os.fsencode(file) in cached_names or any(
         next(Path(directory).glob(f"{file}*"), None) for directory in directories
     )
-
-
-def _cached_names() -> bytes | None:
-    try:
-        return _LINKER_CACHE.read_bytes()
-    except OSError:
-        return None
 
 
 with _find_library_without_compilers(), without(_UNUSED):

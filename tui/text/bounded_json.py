@@ -14,6 +14,7 @@ MOST_BYTES = 64 * 1024 * 1024
 """Most bytes of a document; the record of a pod with 16,384 workers has a tenth of this."""
 MOST_DEPTH = 32
 """Most levels of nested lists and objects; the project's documents have four."""
+_TOO_DEEP = f"lists and objects more than {MOST_DEPTH} deep"
 _MOST_DIGITS = len(str(-MOST_INTEGER))
 
 
@@ -35,7 +36,7 @@ def parse_json(data: bytes | str) -> Any:
         text = data if isinstance(data, str) else data.decode("utf-8", "surrogatepass")
         document = _DECODER.decode(text)
     except RecursionError:
-        raise ValueError(_too_deep()) from None
+        raise ValueError(_TOO_DEEP) from None
     if text.count("[") + text.count("{") > MOST_DEPTH:
         deque(_levels(document), maxlen=0)
     return document
@@ -76,8 +77,4 @@ def _levels(document: Any) -> Iterator[list[Any]]:
         if not holders:
             return
         level = [item for value in holders for item in (value.values() if isinstance(value, dict) else value)]
-    raise ValueError(_too_deep())
-
-
-def _too_deep() -> str:
-    return f"lists and objects more than {MOST_DEPTH} deep"
+    raise ValueError(_TOO_DEEP)
