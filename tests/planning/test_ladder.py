@@ -57,11 +57,11 @@ def test_one_size_is_no_comparison() -> None:
 def test_a_rehearsal_counts_only_where_there_is_no_real_run_and_is_named() -> None:
     made_up = FinishedRun("made-up", "v3-8", True, 9000.0, rehearsal=True)
     (alone,) = make_ladders([made_up, run("v3-32", 8000.0)])
-    assert alone.rungs[0].to_json()["rehearsal"]
+    assert alone.rungs[0].rehearsal
     assert alone.rungs[0].verdict == "smallest (baseline); a rehearsal: its rate is made up"
     assert alone.advice.endswith("; the rate on v3-8 is made up, by a rehearsal")
     (real,) = make_ladders([made_up, run("v3-8", 2000.0, name="real")])
-    assert (real.rungs[0].run, real.rungs[0].to_json()["rehearsal"]) == ("real", False)
+    assert (real.rungs[0].run, real.rungs[0].rehearsal) == ("real", False)
 
 
 def test_the_fastest_run_that_succeeded_counts() -> None:

@@ -74,10 +74,6 @@ class Rung:
     verdict: str
     rehearsal: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the rung for `--json` output; names are stable."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Ladder:
@@ -91,13 +87,7 @@ class Ladder:
 
     def to_json(self) -> dict[str, Any]:
         """Return the ladder for `--json` output; names are stable."""
-        return {
-            "generation": self.generation,
-            "rungs": [rung.to_json() for rung in self.rungs],
-            "go_up": self.go_up,
-            "next_type": self.next_type,
-            "advice": self.advice,
-        }
+        return asdict(self)
 
 
 def make_ladders(runs: Iterable[FinishedRun]) -> tuple[Ladder, ...]:

@@ -104,7 +104,7 @@ def _compare(summary: Summary, first: float | None, base: float | None) -> Compa
 def _rate(summary: Summary) -> float | None:
     """Return the rate of all cores over the run; None where it is unknown."""
     newest = summary.snapshot.rate_total
-    return None if newest is None else _over_the_run(summary, newest)
+    return None if newest is None else rate_over_run(newest, (point.rate for point in summary.chart))
 
 
 def _per_core(summary: Summary, rate: float | None) -> float | None:
@@ -117,14 +117,11 @@ def _cores(summary: Summary) -> int | None:
     return len(summary.cores) if summary.snapshot.noun == "core" else summary.facts.cores_expected
 
 
-def _over_the_run(summary: Summary, newest: float | None) -> float | None:
-    return rate_over_run(newest, (point.rate for point in summary.chart))
-
-
 def _median_rate(summary: Summary) -> float | None:
     """Return the median core's rate: over the run where the chart shows that, else the newest."""
     newest = summary.snapshot.rate_median
-    return newest if summary.snapshot.rate_total is not None else _over_the_run(summary, newest)
+    rates = (point.rate for point in summary.chart)
+    return newest if summary.snapshot.rate_total is not None else rate_over_run(newest, rates)
 
 
 def _with_unit(rate: float | None, run: Compared) -> str | None:

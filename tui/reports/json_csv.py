@@ -43,7 +43,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
         "state": facts.state,
         "cause": facts.cause,
         "attempt": facts.attempt,
-        "restarts": [restart.to_json() for restart in facts.restarts],
+        "restarts": [restart._asdict() for restart in facts.restarts],
         "started": facts.started,
         "ended": facts.ended,
         "seconds": summary.seconds,

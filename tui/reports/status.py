@@ -56,7 +56,7 @@ def status_document(
         "remedy": status.remedy,
         "silent": list(status.silent),
         "attempt": status.attempt,
-        "restarts": [restart.to_json() for restart in status.restarts],
+        "restarts": [restart._asdict() for restart in status.restarts],
         "versions": all_versions(status.run, status.versions),
         "spot": status.run.spot,
     }

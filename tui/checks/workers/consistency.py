@@ -33,7 +33,6 @@ def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
     rows = [_version_unknown(facts) for facts in all_facts if not (facts.versions or facts.python_missing)]
     if not answered:
         return rows
-    remedy = "install the same {name} on all workers: tpu-tui exec SLICE -- …"
     odd = [
         row
         for name in COMPARED
@@ -42,7 +41,7 @@ def version_rows(all_facts: Sequence[Facts]) -> list[CheckRow]:
             name,
             {facts.worker: facts.versions.get(name, _ABSENT) for facts in answered},
             _same_minor if name == "python" else lambda *_: False,
-            remedy.format(name=name),
+            f"install the same {name} on all workers: tpu-tui exec SLICE -- …",
         )
     ]
     rows += odd

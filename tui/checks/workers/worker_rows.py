@@ -116,10 +116,8 @@ def _chips_row(facts: Facts, slice_: Slice) -> CheckRow:
 def _device_rows(facts: Facts, slice_: Slice) -> list[CheckRow]:
     if not facts.devices:
         return []
-    owners = facts.owners_of(None)
-    rows = [_owner_row(facts, owner, slice_) for owner in owners]
-    if rows:
-        return rows
+    if owners := facts.owners_of(None):
+        return [_owner_row(facts, owner, slice_) for owner in owners]
     if facts.owners_hidden:
         detail = "no process found that uses a chip, but processes of other users could not be inspected"
         return [_row("device", facts, "unknown", detail, "allow sudo without a password there")]

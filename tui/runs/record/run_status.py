@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tui.pod.run import LAST_WORDS, Run, RunState
@@ -41,10 +41,6 @@ class Restart(NamedTuple):
     attempt: int
     time: str
     cause: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the restart as `status --json` and reports list it."""
-        return self._asdict()
 
 
 @dataclass(frozen=True)
