@@ -155,21 +155,18 @@ def _venv(path: str) -> str:
 
 def _path(path: str) -> str:
     """Return the path as a word of sh: a leading `~` is the worker's home, everything else is literal."""
-    if path == "~":
+    if path in ("~", "~/"):
         return '"$HOME"'
     if path.startswith("~/"):
-        return '"$HOME"/' + shlex.quote(path[2:]) if path[2:] else '"$HOME"'
+        return '"$HOME"/' + shlex.quote(path[2:])
     return shlex.quote(path if not path.startswith("-") else f"./{path}")
 
 
 def _runtime_environment(run: Run, worker: Worker) -> dict[str, str]:
-    if run.job.runtime == "pjrt":
-        return {"PJRT_DEVICE": "TPU"}
-    if run.job.runtime == "cpu":
-        return {"PJRT_DEVICE": "CPU"}
     if run.job.runtime == "xrt":
         return xrt_cluster(run).environment([item.index for item in run.workers].index(worker.index))
-    return {}
+    device = {"pjrt": "TPU", "cpu": "CPU"}.get(run.job.runtime)
+    return {"PJRT_DEVICE": device} if device else {}
 
 
 def _defaults(run: Run) -> dict[str, str]:

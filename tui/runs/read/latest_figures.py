@@ -38,7 +38,6 @@ class LatestFigures:
     loss: float | None = None
     nan_cores: tuple[int | None, ...] = ()
     """Cores among those read whose newest loss is not a number."""
-
     stragglers: tuple[Finding, ...] = ()
     """Cores among those read that are behind or slow and whose rates show it too: the log of a worker may just have
     arrived later than another. A keeper reports only what lasts."""

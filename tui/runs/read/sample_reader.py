@@ -37,8 +37,7 @@ class RunReader:
         changed = self.tail.read_events()
         if changed:
             for worker in self.directory.run.workers:
-                over = self.tail.is_over or worker.index in self.tail.ended
-                self.demux.set_ended(worker.index, over)
+                self.demux.set_ended(worker.index, self.tail.is_over or worker.index in self.tail.ended)
         has_read = False
         for span in self.tail.read(budget_bytes):
             if self._attempts.get(span.worker, 0) != span.attempt:

@@ -29,7 +29,6 @@ _IGNORE = asyncssh.constants.MSG_IGNORE
 _PUBLIC_KEY = b"publickey"
 _SIGNED = b"\1"
 """The flag in a request to log in with a key which says that its signature follows (RFC 4252, section 7)."""
-
 _CHAINED = "-cbc"
 """The end of the names of ciphers that need an empty packet before each other packet (RFC 4251, 9.3.1)."""
 
