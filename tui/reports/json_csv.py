@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from tui.logs.core_row import CoreRow, json_figure, json_number
@@ -43,7 +44,7 @@ def to_document(summary: Summary) -> dict[str, Any]:
         "state": facts.state,
         "cause": facts.cause,
         "attempt": facts.attempt,
-        "restarts": [restart._asdict() for restart in facts.restarts],
+        "restarts": [asdict(restart) for restart in facts.restarts],
         "started": facts.started,
         "ended": facts.ended,
         "seconds": summary.seconds,

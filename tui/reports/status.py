@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 from tui.logs.core_row import json_figure
@@ -56,7 +57,7 @@ def status_document(
         "remedy": status.remedy,
         "silent": list(status.silent),
         "attempt": status.attempt,
-        "restarts": [restart._asdict() for restart in status.restarts],
+        "restarts": [asdict(restart) for restart in status.restarts],
         "versions": all_versions(status.run, status.versions),
         "spot": status.run.spot,
     }

@@ -35,12 +35,10 @@ class RunSlice:
     async def explain_losses(self, slice_: Slice) -> dict[int, str]:
         """Return why single workers lost their machines, where the source knows; an error of the API is ignored."""
         run = self._directory.run
-        lost = lost_workers(run, slice_)
-        if not lost:
-            return {}
-        since = status_of(self._directory).started or run.created
-        with suppress(TpuTuiError, asyncio.TimeoutError):
-            return await within(self._open().explain_losses(slice_, lost, since), API_TIMEOUT_S)
+        if lost := lost_workers(run, slice_):
+            since = status_of(self._directory).started or run.created
+            with suppress(TpuTuiError, asyncio.TimeoutError):
+                return await within(self._open().explain_losses(slice_, lost, since), API_TIMEOUT_S)
         return {}
 
     async def with_host_keys(self, slice_: Slice) -> Slice:

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from tui.pod.run import LAST_WORDS, Run, RunState
@@ -35,7 +34,8 @@ WORKER_REPORT = "told"
 """Event: the workers' answers about an attempt without a keeper here; rows of `ended` have the fields of `exit`."""
 
 
-class Restart(NamedTuple):
+@dataclass(frozen=True)
+class Restart:
     """One restart of a run: its number, when it began (RFC 3339), and why the attempt before it ended."""
 
     attempt: int
