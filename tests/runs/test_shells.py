@@ -21,8 +21,8 @@ from tui.pod.creation.slice_request import WorkerStartup
 from tui.pod.run import RunState
 from tui.runs.launch.launch_spec import Preflight
 from tui.ssh.connection import command_line
-from tui.ssh.exec.command_result import CommandResult
 from tui.ssh.fleet import Fleet
+from tui.ssh.results import CommandResult
 from tui.ssh.startup_scripts import read_startup
 
 pytestmark = needs_sshd

@@ -18,7 +18,7 @@ from tests.ssh.test_client_keys import _add, agent
 from tests.sshd import OpensshWorker, make_key
 from tests.waiting import until, wait_until
 from tui.errors import UsageError
-from tui.ssh.config.access import Access, Login, local_user, login_for
+from tui.ssh.config.access import Access, login_for
 from tui.ssh.config.openssh_config import local_user, read_config
 from tui.ssh.errors import Reason, SshError
 from tui.ssh.fleet import Fleet
@@ -116,7 +116,7 @@ async def test_an_error_of_ssh_is_quoted(tmp_path: Path) -> None:
 async def test_ssh_is_not_asked_about_an_endless_file(tmp_path: Path) -> None:
     (tmp_path / "config").symlink_to("/dev/zero")
     with pytest.raises(UsageError, match="it is not a regular file"):
-        await read_config(str(tmp_path / "config"), "worker", None, None, "me")
+        await read_config(str(tmp_path / "config"), "worker")
 
 
 async def test_a_condition_that_never_ends_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tui.errors import UsageError
 from tui.settings.home import read_user_file
-from tui.ssh.config.access import Access, local_user
+from tui.ssh.config.access import Access
 from tui.ssh.config.openssh_config import local_user
 from tui.ssh.keys.client_keys import public_key_of
 

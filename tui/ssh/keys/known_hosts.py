@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tui.settings.home import check_trusted, make_private, open_regular, read_user_file
 from tui.ssh import errors
-from tui.ssh.config.access import Access, Login
+from tui.ssh.config.access import Access
 from tui.ssh.errors import SshError
 from tui.ssh.host_login import Login
 
