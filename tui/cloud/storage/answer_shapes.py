@@ -30,11 +30,11 @@ _OBJECT = {
 
 
 def shape_of(verb: str, path: str) -> Any:
-    """Return the shape of a bucket, an object or a list of them; None for an object's content."""
+    """Return the shape of a bucket, an object or a list of them; None for an object's content and a deletion."""
+    if verb == "DELETE" or (verb == "GET" and not path.startswith(_API)):
+        return None
     if verb != "GET":
         return {}
-    if not path.startswith(_API):
-        return None
     places = path.removeprefix(_API).split("/")[1:]
     shape = _BUCKET if len(places) < 2 else _OBJECT
     return shape if len(places) in (1, 3) else {"items": [shape], "nextPageToken": str}
