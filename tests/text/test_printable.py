@@ -1,3 +1,4 @@
+import json
 import sys
 import unicodedata
 
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.text.printable import format_count, one_line, printable
+from tui.text.printable import escape_controls, format_count, one_line, printable
 
 
 @given(st.text() | st.binary())
@@ -39,6 +40,14 @@ def test_characters_that_scripts_and_emoji_need_are_left() -> None:
 
 def test_escape_sequences_are_shown_as_text() -> None:
     assert printable("\x1b[31mred\x1b]0;title\x07") == "␛[31mred␛]0;title␇"
+
+
+def test_a_json_document_escapes_what_a_terminal_obeys_and_keeps_its_values() -> None:
+    values = ["\x9b31m", "\u202e", "\U000e0041", "\ud800", "\x1b", "日本語 ü 👩\u200d🔬"]
+    document = escape_controls(json.dumps(values, ensure_ascii=False, indent=1))
+    assert printable(document) == document
+    assert json.loads(document) == values
+    assert values[-1] in document
 
 
 def test_words_are_left_as_they_are() -> None:

@@ -38,6 +38,16 @@ def printable(text: str | bytes) -> str:
     return _CONTROL.sub(_picture, text)
 
 
+def escape_controls(document: str) -> str:
+    """Return a JSON document with what `printable` replaces as JSON's escapes: its values do not change."""
+    return document if document.isascii() else _CONTROL.sub(_escape, document)
+
+
+def _escape(match: re.Match[str]) -> str:
+    digits = match.group().encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{digits[first : first + 4]}" for first in range(0, len(digits), 4))
+
+
 def one_line(text: str | bytes) -> str:
     """Return the text as one printable line; line breaks and tabs become blanks."""
     return " ".join(printable(text).split())

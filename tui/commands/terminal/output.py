@@ -15,7 +15,7 @@ from typing import Any
 from tui.commands.terminal import stdio
 from tui.errors import TpuTuiError
 from tui.text.numbers import format_figure
-from tui.text.printable import one_line, printable
+from tui.text.printable import escape_controls, one_line, printable
 from tui.text.ranks import name_ranks
 
 ANSWER_IS_NO = 1
@@ -34,8 +34,9 @@ def replace_non_finite(value: Any) -> Any:
 
 
 def to_json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return the value as JSON, with characters escaped that stdout's encoding may lack."""
-    return json.dumps(replace_non_finite(value), ensure_ascii=not stdio.holds_everything(sys.stdout), indent=indent)
+    """Return the value as JSON, with characters escaped that a terminal obeys, or that stdout's encoding may lack."""
+    only_ascii = not stdio.holds_everything(sys.stdout)
+    return escape_controls(json.dumps(replace_non_finite(value), ensure_ascii=only_ascii, indent=indent))
 
 
 PIECE_BYTES = 1024 * 1024
