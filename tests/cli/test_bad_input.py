@@ -95,7 +95,7 @@ def test_a_log_from_standard_input_is_not_replayed_because_the_console_reads_key
 
 
 def test_an_unreadable_hosts_file_is_refused_with_the_format_of_one(newcomer: Shell) -> None:
-    for name, expected in (("nope.txt", "no such hosts file"), (".", "is a directory")):
+    for name, expected in (("nope.txt", "no such hosts file"), (".", "it is not a regular file")):
         assert_refused(
             newcomer.call("--hosts", str(newcomer.home / name), "slices"),
             2,

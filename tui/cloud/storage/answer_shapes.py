@@ -30,7 +30,7 @@ _OBJECT = {
 
 
 def shape_of(verb: str, path: str) -> Any:
-    """Return the shape of a bucket, an object or a list of them; None for an object's content and a deletion."""
+    """Return the shape of a bucket, an object or a list of them; None for a deletion and an object's content."""
     if verb == "DELETE" or (verb == "GET" and not path.startswith(_API)):
         return None
     if verb != "GET":
