@@ -120,3 +120,4 @@ def test_neither_a_pipe_nor_a_device_is_read_in_place_of_a_file_of_the_user(tmp_
     (tmp_path / "file").write_text("text")
     link.symlink_to(tmp_path / "file")
     assert read_user_file(link) == b"text"
+    assert read_user_file(os.devnull) == b""

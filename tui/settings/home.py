@@ -84,6 +84,8 @@ def read_user_file(
     With `pipe`, it may be a pipe of the shell, as in `<(command)`; one that nothing writes to is empty. Raises
     OSError, also for anything else in its place, and for a file that is too long.
     """
+    if str(path) == os.devnull:
+        return b""
     with os.fdopen(open_regular(path, follow=True, pipe=pipe), "rb") as file:
         os.set_blocking(file.fileno(), True)
         if check is not None:
