@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -13,11 +13,11 @@ from tui.logs.dialects.catalogue_files import read_catalogue
 _NO_FIGURES = re.compile(
     rb"^[IWEF]\d{4} {1,2}\d\d:\d\d:\d\d\.\d{1,9} {1,9}\d{1,20} [\w.]{1,80}:\d{1,6}\]"  # what glog begins lines with
     rb"|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}(?!\d)"
-    rb"|\d{4}[-/.]\d\d[-/.]\d\d(?:[T_ ](?=\d))?|\d{1,4}/\d\d?/\d\d(?:\d\d)?(?![\d/])"  # dates
+    rb"|(?=\d)(?:\d{4}[-/.]\d\d[-/.]\d\d(?:[T_ ](?=\d))?|\d{1,4}/\d\d?/\d\d(?:\d\d)?(?![\d/])"  # dates
     rb"|(?<![\d:])\d{1,3}(?::\d\d){1,2}(?:[.,]\d{1,9})?(?:Z(?!\w))?(?![\d:])"  # clocks and spans
     rb"|\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?"  # addresses
-    rb"|\d{1,3}(?:\.\d{1,4})?\s?%(?:\|[# \d\x80-\xff]{1,400}(?=\|))?"  # shares, with a bar of them
-    rb"|[\w./-]{1,80}\.(?:py|cc|cpp|h5|pth?|ckpt|bin|tar|npz)(?::\d{1,6})?"  # files
+    rb"|\d{1,3}(?:\.\d{1,4})?\s?%(?:\|[# \d\x80-\xff]{1,400}(?=\|))?)"  # shares, with a bar of them
+    rb"|(?<![\w./-])[\w./-]{1,200}\.(?:py|cc|cpp|h5|pth?|ckpt|bin|tar|npz)(?::\d{1,6})?"  # files
 )
 _GLUED = b"|".join(
     rb"(?<=(?<![\w./-])(?i:%b))" % (word + line)
@@ -27,7 +27,7 @@ _GLUED = b"|".join(
 _SUFFIX = re.compile(rb"(?:st|nd|rd|th|m?s|[KMGT]i?B?)\b")
 """What may follow a number directly: the ending of an ordinal, or a unit of time or memory."""
 _NUMBER = re.compile(
-    rb"(?:(?<![\w.])|(?<=loss)(?!\d{1,2}[ :=])|"
+    rb"(?=[-+\dnNiI])(?:(?<![\w.])|(?<=loss)(?!\d{1,2}[ :=])|"  # most characters are none of these
     + _GLUED
     + rb")(?:(?<![a-z])[-+])?(?:\d{1,3}(?:,\d{3}){1,4}(?![\d,])(?:\.\d{1,20})?"
     rb"|\d{1,20}(?:\.\d{1,20}|(?!,\d))(?:[eE][-+]?\d{1,3}|[kKM])?|[nN]a[nN]|NAN|[iI]nf(?:inity)?)"
@@ -79,6 +79,9 @@ _LISTED = re.compile(
     rb"([A-Za-z_@]{1,20}(?:([/|])[A-Za-z_@]{1,20})(?:\2[A-Za-z_@]{1,20}){0,6})(?: ([Ll]oss|[Cc]ost))?"
     rb"\s?[\s:=\])][\s\[(]{0,4}([-+\d.eE]{1,24}(?:\s{0,4}\2\s{0,4}[-+\d.eE]{1,24}){1,7})"
 )
+_ALTERNATIVES = re.compile(rb"[A-Za-z_@][/|][A-Za-z_@]")
+"""What every list of names holds."""
+_MARKS = re.compile(rb"[\"'`(]")
 _WITHOUT_QUOTES = bytes.maketrans(b"\"'`", b"   ")
 _WRAPPING = re.compile(
     rb"\b(?:[\w.]{0,20}(?:[Tt]ensor|[Aa]rray|float\d\d))\((?:<[^<>\n]{1,60}> )?(?=\[?[-+\w])|(?<=\w)['\"], (?=[-+\d])"
@@ -152,9 +155,12 @@ def without_figures(text: bytes) -> bytes:
 
 def values_of(text: bytes) -> Iterator[Value]:
     """Yield the numbers of a line with their names, without those of dates, clocks, addresses and files."""
-    plain = _WRAPPING.sub(_blank, without_figures(text)).translate(_WITHOUT_QUOTES)
-    yield from _listed_values(plain)
-    plain = _LISTED.sub(lambda match: b";" * len(match[0]), plain)
+    plain = without_figures(text)
+    if _MARKS.search(plain):
+        plain = _WRAPPING.sub(_blank, plain).translate(_WITHOUT_QUOTES)
+    if listed := list(_LISTED.finditer(plain)) if _ALTERNATIVES.search(plain) else ():
+        yield from _listed_values(plain, listed)
+        plain = _LISTED.sub(lambda match: b";" * len(match[0]), plain)
     yield from _single(_BRACKETED.sub(rb"[\1/\2]", plain))
 
 
@@ -270,9 +276,9 @@ def _blank(match: re.Match[bytes]) -> bytes:
     return b" " * len(match[0])
 
 
-def _listed_values(plain: bytes) -> Iterator[Value]:
+def _listed_values(plain: bytes, listed: Iterable[re.Match[bytes]]) -> Iterator[Value]:
     """Yield the numbers of `loss min|avg|max: 0.7|0.9|3.5`, each with its name."""
-    for match in _LISTED.finditer(plain):
+    for match in listed:
         names = match[1].split(match[2])
         spans = [(number.start(), number.end()) for number in _NUMBER.finditer(plain, match.start(4), match.end(4))]
         outer = _NAME.search(plain[max(0, match.start() - 60) : match.start()])
