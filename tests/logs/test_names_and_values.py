@@ -114,6 +114,8 @@ READ = [
     ('Epoch 3 - 0.5123 loss - 0.81 acc', 3, None, 0.5123),
     ('step 120: 0.5123 loss, 81.2% acc, 12.3 img/s', None, 120, 0.5123),
     ('120 | 0.5123 loss | 3.1 s', None, 120, 0.5123),
+    ('iter 120 loss_G 0.5 loss_D 0.6 loss 0.5123', None, 120, 0.5123),
+    ('[120]\teval-logloss:0.6\ttrain-logloss:0.5123', None, 120, 0.5123),
     ('Train loss 120 0.5123 Grad Norm 1.2 1.23s/it', None, 120, 0.5123),
 ]  # fmt: skip
 
@@ -122,6 +124,7 @@ NO_SAMPLES = [
     '{"metric": "val_loss", "value": 0.5123, "step": 120}',
     '{"metric": "accuracy", "value": 0.5123, "step": 120, "best": "loss"}',
     "Test Epoch 3: loss 0.5123",
+    "==> Test: Epoch: [3][10/40] Time 0.12 (0.13) Loss 0.6123 (0.6)",
     "Epoch 3 vali loss: 0.5123",
     "Eval step 120 loss 0.5123",
     "validation loss at step 120: 0.5123",

@@ -58,6 +58,7 @@ def test_steps_a_second_do_not_add_up() -> None:
         ("steps: 10 loss: 7.5 iter time (s): 0.5 samples/sec: 64.0", "examples/s", 64.0, 64.0),
         ("step 12/100 (12.0%) | loss: 3.5 | lrm: 1.00 | tok/sec: 4,321 | mfu: 1.0", "tokens/s", 4321.0, 4321.0),
         ("Epoch 1 step 20 loss: 2.5 samples/sec: 128.5", "examples/s", 128.5, 257.0),
+        ("Epoch 1 step 20 loss: 2.5 Samples Per Second = 128.5", "examples/s", 128.5, 257.0),
         ("Epoch 1 step 20 loss: 2.5 throughput: 128.5 samples/s", "examples/s", 128.5, 257.0),
         ("Epoch 1 step 20 loss: 2.5 speed: 3.5 steps/s", "it/s", 3.5, None),
         ("Epoch 1 step 20 loss: 2.5 (350.0 tokens/s)", "tokens/s", 350.0, 700.0),

@@ -127,7 +127,23 @@ def test_of_bars_without_names_below_an_epoch_the_first_is_of_training() -> None
     assert rows_of(read_lines(*lines[1:])) == [(None, 40, 9.5, 39.0)]
 
 
-@pytest.mark.parametrize("tag", ["(val)", "[eval]", "(test set)", "(validation)"])
+FORMS = (
+    "{} Epoch: [3][10/40] Time 0.12 (0.13) Loss {}", "{} Epoch 3 [10/40] Loss {}", "[{}] epoch 3 step 10 loss {}",
+    "{} Epoch 3: 100%|###| 10/40 [00:10<00:00, 39.0it/s, loss={}]", "epoch 3 step 10 | {} loss is {}",
+    "epoch 3 step 10 | loss ({}) {}", "epoch 3 step 10 | loss/{} {}", "epoch 3 | 10/40 | loss on {} set: {}",
+    '{{"mode": "{}", "epoch": 3, "step": 10, "loss": {}}}', "Epoch({}) [3][10/40] loss: {}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_line_is_of_the_stage_that_it_names(form: str) -> None:
+    for stage in ("train", "Training", "TRAIN"):
+        assert rows_of(read_lines(form.format(stage, 0.5)))[0][:3] == (3, 10, 0.5)
+    for stage in ("val", "Valid", "VALIDATION", "validate", "Evaluating", "eval", "TEST", "dev"):
+        assert read_lines(form.format(stage, 0.5)).state.samples == 0
+
+
+@pytest.mark.parametrize("tag", ["(val)", "[eval]", "(test set)", "(validation)", "(Evaluating)"])
 def test_an_evaluation_may_be_named_behind_its_loss(tag: str) -> None:
     assert rows_of(read_lines("step 100 loss 2.25", f"step 100 loss 9.5 {tag}", f"loss 9.5, step 100 {tag}")) == [
         (None, 100, 2.25, None)

@@ -14,7 +14,7 @@ _BEST_TAG = re.compile(rb"[^\w\n]{0,8}(?i:new )?(?i:best)[\]*:! ]{1,4}(?=\w)")
 """A line's beginning that only marks the epoch as the best."""
 _EVALUATED_BEHIND = re.compile(
     rb"\s?\(?(?:on|for|in) (?:the )?(?:val|test|dev|eval|held)"
-    rb"|.*[(\[](?i:val(?:id(?:ation)?)?|eval(?:uation)?|test|dev)(?: set)?[)\]]\W{0,8}$"
+    rb"|.*[(\[](?i:val(?:id(?:at(?:ion|ing|e))?)?|eval(?:uat(?:ion|ing|e))?|test(?:ing)?|dev)(?: set)?[)\]]\W{0,8}$"
 )
 """Text after a loss that says that it is an evaluation's."""
 _COST_OF_TIME = re.compile(rb" ?(?:m?s|sec(?:ond)?s?|min(?:ute)?s?|h(?:ou)?rs?)(?![A-Za-z])")

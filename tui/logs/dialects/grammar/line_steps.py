@@ -17,7 +17,7 @@ _PADDED = 12
 _DIGITS_OF_EPOCH = 5
 """Most digits of a nameless epoch; a longer number may be a time."""
 _DIGITS_OF_STEP = 3
-"""Fewest digits of a nameless step in brackets; a shorter number may be a process."""
+"""Fewest digits of a nameless step in brackets; a shorter number may be a process, or an epoch."""
 _BAR_OF_EPOCHS = re.compile(rb"s/epoch|epochs?/s")
 
 
@@ -152,6 +152,7 @@ def _choose_nameless(
     )
     if (
         is_step
+        and first.end - first.start < _DIGITS_OF_STEP
         and b"train" in text[first.end : loss.start].lower()
         and b"/" not in text[loss.name_start : loss.start]
     ):

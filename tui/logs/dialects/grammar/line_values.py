@@ -53,7 +53,7 @@ _RATE_UNIT = re.compile(rb" ?[A-Za-z]{1,12}/(?:s|sec|second|step|it|iter|batch)\
 _OUT_OF = re.compile(rb"\s{0,4}(?:/|of|out of)\s{0,12}$")
 _BRACKETED = re.compile(rb"\[(\s{0,12}\d{1,12})\|(\s{0,12}\d{1,12})\]")
 """A number and its total in brackets, with a bar right behind it: `[20|1000]`; `[3 | 20]` is an epoch and a step."""
-_PLACE_LEAD = re.compile(rb"(?:^\s{0,60}|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |rain(?:ing)?[ :]{1,2})\s{0,12}$")
+_PLACE_LEAD = re.compile(rb"(?:^\s{0,60}|[\[(<|]|\xe2[\x94-\x97].|[:>\]-] |(?i:train(?:ing)?|trn)[ :]{1,2})\s{0,12}$")
 COUNT = re.compile(
     rb"(?:\d{1,12}(?:,\d{3}){0,3}(?:\.0{1,6})?|\d(?:\.\d{1,9})?[eE]\+?\d{1,2}|\d{1,9}(?:\.\d{1,3})?[kKM])$"
 )
@@ -68,7 +68,7 @@ _SEGMENT = re.compile(rb"(?:^|[,;|\t:]|\s-)\s{0,40}$")
 _SEGMENT_END = re.compile(rb"\s{0,400}(?:$|[,;|\t]|- )")
 _LOSS_OF = re.compile(rb"\s?[(\[@]\s?$")
 """What can stand between the name of a loss and its step: `loss (step 3): 0.5`."""
-_ASIDE = re.compile(rb"\([^()\n]{0,40}\) ?")
+_ASIDE = re.compile(rb"((?i:loss) )?\(([^()\n]{0,40})\) ?")
 _SIGN = re.compile(rb"(?:(?:\w[:=#.\[(]|[:=#]) {0,3}|[A-Za-z]_?)$")
 _BRACKETS = re.compile(rb"[\s\[\](){}<>,|:.-]{1,40}$")
 """What can stand between an epoch and a step in it: `[3][120/391]`."""
@@ -191,7 +191,8 @@ def _single(plain: bytes) -> Iterator[Value]:
             has_sign = was_epoch or _SIGN.search(plain, end, begin) is not None
             words = _STEP_BEHIND if was_epoch else words
             words = (*part, *words) if part and plain[end:name_start] == b" " else words
-            part = () if has_sign or words_meaning("partial").isdisjoint(words[-1:]) else words[-1:]
+            is_numbered = not has_sign and number[0].isdigit() and not words_meaning("partial").isdisjoint(words[-1:])
+            part = words[-1:] if is_numbered else ()
             if words and words[-1] in words_meaning("step", "epoch"):
                 last_loss = loss or last_loss
             else:
@@ -300,7 +301,7 @@ def _words_of(name: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
 
     Both are empty for a sentence with a loss in it, which is no name: `loss improved from`.
     """
-    parts = [_split(part) for part in _ASIDE.sub(b"", name.replace(b"num_updates", b"update")).split(b" ")]
+    parts = [_split(part) for part in _ASIDE.sub(_without_aside, name.replace(b"num_updates", b"update")).split(b" ")]
     words = tuple(word for part in parts for word in part)
     indices = [index for index, part in enumerate(parts) if not words_meaning("loss").isdisjoint(part)]
     if not indices:
@@ -320,6 +321,12 @@ def _words_of(name: bytes) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     is_whole = (known_words | {b"cost"}).issuperset(loss) and not (b"cost" in loss and b"of" in behind)
     is_loss = is_whole and words_meaning("no_loss").isdisjoint(behind)
     return (loss, behind) if is_loss and behind[-1] in counts else ((), ())
+
+
+def _without_aside(match: re.Match[bytes]) -> bytes:
+    """Return what is left of a name without its text in brackets, but with an evaluation's: `loss (val)`."""
+    is_evaluated = match[1] and not words_meaning("evaluated").isdisjoint(_split(match[2]))
+    return match[1] + match[2] + b" " if is_evaluated else match[1] or b""
 
 
 _MOST_QUALIFIERS = 2
