@@ -1,8 +1,8 @@
 """The general grammar of names and values, which reads homemade lines by the words before their numbers.
 
 A line is cut into numbers and the words before each of them (`line_values`). The words of a name decide whether its
-number is a step or an epoch (`line_counts`), or a loss (`line_losses`). These words are listed in the catalogue
-(`[words]` in grammar.toml).
+number is a step or an epoch (`line_steps`), or a loss (`line_losses`); a line without a loss may head others
+(`line_headings`). These words are listed in the catalogue (`[words]` in grammar.toml).
 """
 
 from __future__ import annotations
