@@ -187,7 +187,7 @@ async def test_a_loss_that_is_not_a_number_is_found_in_a_bar_that_never_ends_its
     async with watched.watch():
         await until(lambda: watched.stall_events("loss"), draw)
     (event,) = watched.stall_events("loss")
-    assert (event.worker, [row["loss"] for row in event.get("found")]) == (1, ["nan"])
+    assert (event.get("workers"), [row["loss"] for row in event.get("found")]) == ([1], ["nan"])
 
 
 async def test_a_core_that_stays_behind_is_noted_and_noted_again_when_it_has_caught_up(watched: Watched) -> None:
