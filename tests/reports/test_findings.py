@@ -229,7 +229,7 @@ def test_where_lines_name_no_cores_the_workers_are_named() -> None:
         "also workers 4-5",
     ]
     (nan, _) = find_live_core_problems(None, snapshot, frozenset())[0]
-    assert nan == "nan: worker 1, 2, 3, 4, 5, since step 0"
+    assert nan == "nan: workers 1-5, since step 0"
     assert (
         "Workers 1-5 have a loss that is not a finite number, since step 0."
         in summarize(RunFacts("a"), snapshot).remarks

@@ -10,6 +10,8 @@ from tui.logs._compat_numpy import Bools
 from tui.logs.core_row import UNKNOWN
 from tui.logs.snapshot import CoreState
 from tui.reports.findings import findings_of, findings_of_run, marks, sentences, straggler_in_short
+from tui.text.printable import format_count
+from tui.text.ranks import format_ranks, name_ranks
 
 if TYPE_CHECKING:
     from tui.console.data.run_feed import Feed
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tui.operator import Finding, RunStatus
 
 _MOST_NAMED = 6
+"""Most ranges of numbers that are listed."""
 
 ToneLines = list[tuple[str, str]]
 """Sentences with their tones."""
@@ -46,13 +49,15 @@ def format_marks(feed: Feed) -> tuple[str, str]:
 
 
 def _name_rows(kind: str, snapshot: Snapshot, flagged: Bools) -> str:
-    """Return `nan: core 1, 2`, with the workers where no line names a core; only the kind where none names either."""
+    """Return `nan: cores 1-3`, with the workers where no line names a core; only the kind where none names either."""
     numbers = (snapshot.core if snapshot.noun == "core" else snapshot.worker)[flagged]
-    if (numbers == UNKNOWN).all():
+    known = sorted(set(numbers[numbers != UNKNOWN].tolist()))
+    if not known:
         return kind
-    names = ", ".join("?" if number == UNKNOWN else str(number) for number in numbers[:_MOST_NAMED].tolist())
-    more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
-    return f"{kind}: {snapshot.noun} {names}{more}"
+    spans = format_ranks(known).split(",")
+    if len(spans) > _MOST_NAMED:
+        return f"{kind}: {format_count(len(known), snapshot.noun)} ({','.join(spans[:_MOST_NAMED])},…)"
+    return f"{kind}: {name_ranks(snapshot.noun, known)}"
 
 
 def _since(snapshot: Snapshot) -> str:
@@ -84,9 +89,9 @@ def _stragglers(status: RunStatus | None, snapshot: Snapshot, flagged: Bools) ->
         default=None,
     )
     if slowest is None or (slowest.share is None and (slowest.worker is None or count > 1)):
-        return _name_rows("straggler", snapshot, flagged)
+        return _name_rows("straggler" if count == 1 else "stragglers", snapshot, flagged)
     text = straggler_in_short(slowest)
-    return f"straggler: {text}" if count == 1 else f"{_name_rows('straggler', snapshot, flagged)}; slowest: {text}"
+    return f"straggler: {text}" if count == 1 else f"{_name_rows('stragglers', snapshot, flagged)}; slowest: {text}"
 
 
 def _behind(snapshot: Snapshot, unseen: frozenset[int]) -> Bools:
