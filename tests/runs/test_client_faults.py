@@ -112,6 +112,16 @@ def test_a_suspended_keeper_continues_and_no_other_takes_its_place(pod: Pod, cou
     resume_and_end(pod, counting)
 
 
+@pytest.mark.parametrize("document", [b"", b'{"spec": {"run": '])
+def test_a_keeper_whose_command_was_killed_before_it_sent_its_input_does_nothing(pod: Pod, document: bytes) -> None:
+    directory = RunDirectory.create(pod.home / "runs", pod.spec("sleep", "1000").run)
+    command = [sys.executable, "-m", "tui.runs.keeper", str(directory.path)]
+    with pytest.raises(subprocess.CalledProcessError):
+        subprocess.run(command, input=document, check=True)
+    assert not directory.keeper_status().alive
+    assert not directory.events_size()
+
+
 def test_a_keeper_that_ends_by_a_defect_of_tpu_tui_adds_a_note_to_the_run(tmp_path: Path) -> None:
     run = Run("night-20260101-000000-abcd", "pod", JobOptions(("true",)), (Worker(0, internal_ip="192.0.2.1"),))
     directory = RunDirectory.create(tmp_path, run)

@@ -63,7 +63,11 @@ _REPORT_MODULES = (
 def main(arguments: list[str]) -> int:
     """Read the input, take the lock, answer, go to the background and keep the run."""
     directory = RunDirectory.open(Path(arguments[0]))
-    document = json.loads(sys.stdin.buffer.read() or b"{}")
+    try:
+        document = json.loads(sys.stdin.buffer.read())
+    except ValueError:
+        print("the command that started this keeper ended before it had sent the input", file=sys.stderr)
+        return 1
     lock = DirectoryLock.take(directory, LOCK_TIMEOUT_S)
     if lock is None:
         keeper = living_keeper(directory)
