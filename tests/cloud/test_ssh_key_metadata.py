@@ -74,11 +74,18 @@ async def test_two_changes_of_metadata_at_the_same_time_are_both_applied(cloud: 
     await cloud.make("pod")
     set_metadata = cloud.api.lifecycle.set_metadata
 
-    async def adds(name: str) -> list[str]:
-        return [line async for line in set_metadata("local-a", "pod", lambda now: {**now, name: "yes"})]
+    is_busy = asyncio.Event()
 
-    progress = await asyncio.gather(adds("one"), adds("two"))
-    assert any("busy" in line for lines in progress for line in lines)
+    async def add(name: str) -> None:
+        async for line in set_metadata("local-a", "pod", lambda now: {**now, name: "yes"}):
+            if "busy" in line:
+                is_busy.set()
+
+    cloud.service.faults.hold_operations()
+    both = asyncio.gather(add("one"), add("two"))
+    await is_busy.wait()
+    cloud.service.faults.release_operations()
+    await both
     slice_ = await cloud.api.get("pod", "local-a")
     assert await cloud.api.metadata(slice_) == {"one": "yes", "two": "yes"}
 
