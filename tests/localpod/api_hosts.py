@@ -103,5 +103,6 @@ class SocketHosts:
         return self._keys[slice_name, index]
 
 
-async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Close a connection at once: a task that the end of a test cancels before it began would leave it open."""
     writer.close()

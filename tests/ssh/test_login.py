@@ -30,10 +30,9 @@ Start = Callable[..., OpensshWorker]
 async def _speaker(say: bytes, *, first: bool = True, hang: bool = False) -> AsyncIterator[int]:
     """Run a TCP server that sends these bytes (before or after its client does), then hangs up or stays silent."""
 
-    serving: list[asyncio.Task[None] | None] = []
+    serving: list[asyncio.Task[None]] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        serving.append(asyncio.current_task())
         with contextlib.suppress(OSError):
             if not first:
                 await reader.readline()
@@ -43,12 +42,15 @@ async def _speaker(say: bytes, *, first: bool = True, hang: bool = False) -> Asy
             writer.close()
             await writer.wait_closed()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.ensure_future(serve(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        await asyncio.gather(*filter(None, serving))
+        await asyncio.gather(*serving)
 
 
 async def _reach(
