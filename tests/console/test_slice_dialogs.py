@@ -126,7 +126,7 @@ async def test_a_slice_is_requested_once_however_often_the_key_is_pressed(own_ho
         note = stand.app.screen.query_one("#name-note", Static)
         await stand.until(lambda: "local-a/pod exists already" in str(note.content))
         await stand.pilot.press("escape")
-        await stand.until(lambda: stand.listed() == {"local-a/pod": "CREATING"})
+        await stand.until(lambda: stand.listed() == {"local-a/pod": "CREATING"} and stand.chosen_slice())
         table(stand.app, "slices").focus()
         await stand.pilot.press("enter")
         await stand.until(lambda: isinstance(stand.app.screen, CreationDialog))
