@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -335,3 +336,16 @@ async def test_the_layout_depends_on_size_and_content_and_not_on_the_sizes_befor
         await until(pilot, lambda: len(trouble(app)) < 290)
         await pilot.pause(0.3)
         assert regions() == before
+
+
+async def test_the_headline_shows_how_far_the_run_has_come_and_the_time_left(operator: StageOperator) -> None:
+    directory = running(operator)
+    began = time.time() - 100
+    write(directory, 0, b"64 training samples in 8 shards: 10 steps an epoch, 0 samples dropped\n", began)
+    write(directory, 0, b"resnet50, 25.6 M parameters, 10 classes, batch 8 on each of 32 cores, 5 epochs\n", began)
+    for step in range(20):
+        write(directory, 0, training_line(0, 1 + step // 10, step % 10, 0.5, 1.0), began + 4 * step)
+    async with opened_run(operator, directory, FULL) as (app, pilot):
+        await until(pilot, lambda: "epoch 2/5  (38 %, 2m04s left)  step 9/10" in headline(app))
+        directory.append_event("state", state="stopped")
+        await until(pilot, lambda: "epoch 2/5  step 9/10" in headline(app))

@@ -110,7 +110,7 @@ def slices() -> Widget:
 def headline() -> Widget:
     widget = Headline()
     cells = [Cell("running", "good"), Cell("resnet-20261121-090000-a1b2"), Cell("2h05m"), Cell("unattended", "bad")]
-    widget.call_later(widget.show, [cells, run_summary._figures(snapshot_of(), Quiet(), None)])  # type: ignore[arg-type]
+    widget.call_later(widget.show, [cells, run_summary._figures(snapshot_of(), Quiet(), run_summary.Pace())])  # type: ignore[arg-type]
     return widget
 
 

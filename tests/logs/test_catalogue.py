@@ -41,11 +41,11 @@ def test_a_dialect_reads_its_sample_lines(sample: dict[str, Any]) -> None:
     demux.feed(None, encode(sample))
     demux.finish()
     assert demux.state.matched.get(sample["dialect"], 0) > 0
-    rows = [
-        {name: value for name in COLUMNS if (value := getattr(row, name)) is not None}
-        for row in demux.snapshot().rows()
-    ]
+    snapshot = demux.snapshot()
+    rows = [{name: value for name in COLUMNS if (value := getattr(row, name)) is not None} for row in snapshot.rows()]
     assert repr(rows) == repr(sample.get("rows", rows))
+    progress = {} if snapshot.progress is None else snapshot.progress._asdict()
+    assert {name: progress.get(name) for name in sample.get("progress", ())} == sample.get("progress", {})
 
 
 def test_every_dialect_has_a_sample() -> None:

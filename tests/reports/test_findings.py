@@ -72,6 +72,25 @@ def row_of(directory: RunDirectory, **how: bool) -> dict[str, object]:
     return row
 
 
+def test_the_status_has_the_progress_and_the_time_left_of_a_live_run(directory: RunDirectory) -> None:
+    assert document(directory)["progress"] is None
+    write(directory, 0, b"64 training samples in 8 shards: 500 steps an epoch, 0 samples dropped\n", START + 450)
+    write(
+        directory, 0, b"resnet50, 10 classes, batch 8 on each of 8 cores, 2 epochs\n", START + 450
+    )
+    progress = document(directory)["progress"]
+    assert isinstance(progress, dict)
+    step = document(directory)["step"]
+    assert isinstance(step, int)
+    assert (progress["epochs"], progress["steps"], progress["share_of"]) == (2, 500, "epochs")
+    assert progress["share"] == pytest.approx(step / 1000, rel=0.01)
+    assert progress["seconds_left"] == pytest.approx(5 * (1000 - step), rel=0.2)
+    end(directory)
+    progress = document(directory)["progress"]
+    assert isinstance(progress, dict)
+    assert progress["seconds_left"] is None
+
+
 def test_a_straggler_is_still_reported_when_its_run_is_over(directory: RunDirectory) -> None:
     note(directory, "behind", SLOW, steps_behind=40, pace=0.34)
     live = row_of(directory)

@@ -116,6 +116,7 @@ def _print_status(
         ("ended", format_utc(document["ended"])),
         ("epoch", document["epoch"]),
         ("step", document["step"]),
+        ("progress", _format_progress(document["progress"])),
         ("loss", loss and _format_spread(loss)),
         (
             "rate",
@@ -138,6 +139,16 @@ def _print_status(
 def _rows_of(name: str, texts: Iterable[str]) -> list[tuple[str, str]]:
     """Return a row for each text, of which the first has the name."""
     return [("" if index else name, text) for index, text in enumerate(texts)]
+
+
+def _format_progress(progress: dict[str, Any] | None) -> str | None:
+    """Return the share of the run that is done and the time that is left; None if unknown."""
+    if progress is None or progress["share"] is None:
+        return None
+    of = progress["share_of"]
+    text = f"{int(progress['share'] * 100)} % of {progress[of]} {of}"
+    left = progress["seconds_left"]
+    return text if left is None else f"{text}, about {format_duration(left)} left"
 
 
 def _format_share(share: float | None) -> str | None:

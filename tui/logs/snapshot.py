@@ -23,6 +23,7 @@ from tui.logs.core_row import (
     optional_int,
 )
 from tui.logs.log_time import format_time
+from tui.logs.state.progress import Progress, seconds_left
 from tui.logs.state.rate_kinds import can_add_up, common_unit, total_rate, unit_of
 from tui.text.numbers import round_figure
 
@@ -122,7 +123,8 @@ class Snapshot:
     epochs: tuple[EpochSummary, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     """The newest facts that the job printed: `max_accuracy`, `total_train_time`, `average_global_rate`,
-    `data_wait_percent`, `cluster`.
+    `data_wait_percent`, `cluster`, and totals: `total_epochs`, `total_steps`, `steps_per_epoch`, and those printed
+    behind a step or an epoch, `printed_steps` and `printed_epochs`.
     """
     lines: int = 0
     bytes: int = 0
@@ -135,6 +137,8 @@ class Snapshot:
     """The number of lines that each dialect matched."""
     median_step: int | None = None
     median_epoch: int | None = None
+    progress: Progress | None = None
+    """How far the median core has come; None if no total is known."""
     first_time: str | None = None
     last_time: str | None = None
     history: History | None = None
@@ -251,6 +255,12 @@ class Snapshot:
         """Return the share (0 to 1) of the newest epoch in which the job waited for data, as the job printed it."""
         value = self.facts.get("data_wait_percent")
         return None if value is None else float(value) / 100
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds from the newest line until the run is done (see `Progress`); None if unknown."""
+        if self.progress is None or self.history is None:
+            return None
+        return seconds_left(self.progress, self.history, self.row)
 
     def address_of(self, index: int) -> str | None:
         """Return the address of a row's worker."""

@@ -38,6 +38,7 @@ def status_document(
         "ended": status.ended,
         "epoch": snapshot.median_epoch if snapshot is not None else None,
         "step": snapshot.median_step if snapshot is not None else None,
+        "progress": _progress(status, snapshot),
         "loss": spread.to_json() if spread else None,
         "rate_total": json_figure(snapshot.rate_total) if snapshot is not None else None,
         "rate_median": json_figure(snapshot.rate_median) if snapshot is not None else None,
@@ -60,6 +61,20 @@ def status_document(
         "restarts": [asdict(restart) for restart in status.restarts],
         "versions": all_versions(status.run, status.versions),
         "spot": status.run.spot,
+    }
+
+
+def _progress(status: RunStatus, snapshot: Snapshot | None) -> dict[str, Any] | None:
+    """Return how far the run has come, and the time that a live run needs; None if no total is known."""
+    progress = None if snapshot is None else snapshot.progress
+    if snapshot is None or progress is None:
+        return None
+    return {
+        "epochs": progress.epochs,
+        "steps": progress.steps,
+        "share": json_figure(progress.share),
+        "share_of": progress.of,
+        "seconds_left": None if status.state.is_over else json_figure(snapshot.seconds_left()),
     }
 
 

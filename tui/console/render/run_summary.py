@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tui.console.render import state_styles
 from tui.console.render.describe import format_document
@@ -44,14 +44,21 @@ QUOTED_LINES = 6
 """Quoted lines from the end of a failed worker's log."""
 
 
-def format_headline(feed: Feed, now: float, seconds_per_step: float | None = None) -> list[list[Cell]]:
+class Pace(NamedTuple):
+    """The seconds that a step takes, and those until the run is done; None is unknown."""
+
+    seconds_per_step: float | None = None
+    seconds_left: float | None = None
+
+
+def format_headline(feed: Feed, now: float, pace: Pace | None = None) -> list[list[Cell]]:
     """Return two lines: the run and its state, and the figures. `find_problem` returns what is wrong."""
     snapshot = feed.snapshot
     first = _identity(feed, now)
     if not feed.has_caught_up:
         figures = _format_reading(feed)
     else:
-        figures = _figures(snapshot, feed, seconds_per_step) if snapshot is not None and len(snapshot) else []
+        figures = _figures(snapshot, feed, pace or Pace()) if snapshot is not None and len(snapshot) else []
     return [first, figures] if figures else [first]
 
 
@@ -95,14 +102,10 @@ def _identity(feed: Feed, now: float) -> list[Cell]:
     return cells
 
 
-def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> list[Cell]:
-    cells: list[Cell] = []
-    if snapshot.median_epoch is not None:
-        cells.append(Cell(f"epoch {snapshot.median_epoch}"))
-    if snapshot.median_step is not None:
-        cells.append(Cell(f"step {snapshot.median_step}"))
-    if seconds_per_step is not None and is_live(feed.status):
-        cells.append(Cell(f"{seconds_per_step:#.3g}".rstrip(".") + " s/step", "dim"))
+def _figures(snapshot: Snapshot, feed: Feed, pace: Pace) -> list[Cell]:
+    cells = _format_progress(snapshot, pace if is_live(feed.status) else None)
+    if pace.seconds_per_step is not None and is_live(feed.status):
+        cells.append(Cell(f"{pace.seconds_per_step:#.3g}".rstrip(".") + " s/step", "dim"))
     spread = snapshot.loss_spread
     if spread is not None:
         cells.append(Cell(f"loss {format_number(spread.median, 5)}", "accent"))
@@ -118,6 +121,20 @@ def _figures(snapshot: Snapshot, feed: Feed, seconds_per_step: float | None) -> 
         cells.append(Cell(f"waited for data {snapshot.data_wait_share * 100:.1f} %"))
     if snapshot.max_accuracy is not None:
         cells.append(Cell(f"best accuracy {format_number(snapshot.max_accuracy, 2)} %"))
+    return cells
+
+
+def _format_progress(snapshot: Snapshot, pace: Pace | None) -> list[Cell]:
+    """Return epoch and step with their totals; of a live run, with the share that is done and the time left."""
+    progress, cells = snapshot.progress, []
+    for name, number in (("epoch", snapshot.median_epoch), ("step", snapshot.median_step)):
+        if number is None:
+            continue
+        total = None if progress is None else progress.epochs if name == "epoch" else progress.steps
+        cells.append(Cell(f"{name} {number}" if total is None else f"{name} {number}/{total}"))
+        if pace is not None and progress is not None and progress.of == f"{name}s" and progress.share is not None:
+            left = "" if pace.seconds_left is None else f", {format_elapsed(pace.seconds_left)} left"
+            cells.append(Cell(f"({int(progress.share * 100)} %{left})"))
     return cells
 
 

@@ -79,7 +79,7 @@ class RunScreen(MainScreen):
         self._reading = False
         self._second = 0
         self._showed_figures = False
-        self._seconds_per_step: float | None = None
+        self._pace = run_summary.Pace()
         self._pace_due = 0.0
         self._shape: LayoutInputs | None = None
         self._zoomed = False
@@ -128,7 +128,7 @@ class RunScreen(MainScreen):
         now = time.time()
         if fresh or int(now) != self._second:
             self._second = int(now)
-            self.headline.show(run_summary.format_headline(self.feed, now, self._pace()))
+            self.headline.show(run_summary.format_headline(self.feed, now, self._measure_pace()))
             self._show_trouble(now)
             self._restart_keeper_if_missing(now)
             self._logs.take_workers()
@@ -143,14 +143,16 @@ class RunScreen(MainScreen):
             self._reading = True
             self.set_timer(READ_PAUSE_S, self._read_on)
 
-    def _pace(self) -> float | None:
-        """Return the seconds that a step takes, as of some seconds ago: it is worked out from the whole history."""
+    def _measure_pace(self) -> run_summary.Pace:
+        """Return the pace as of some seconds ago: it is worked out from the whole history."""
         started_at, snapshot = time.monotonic(), self.feed.snapshot
         if started_at >= self._pace_due and snapshot is not None and is_live(self.feed.status):
-            self._seconds_per_step = seconds_per_step(snapshot) or self._seconds_per_step
+            self._pace = run_summary.Pace(
+                seconds_per_step(snapshot) or self._pace.seconds_per_step, snapshot.seconds_left()
+            )
             took = time.monotonic() - started_at
             self._pace_due = started_at + max(PACE_INTERVAL_S, PACE_TIME_DIVISOR * took)
-        return self._seconds_per_step
+        return self._pace
 
     def _read_on(self) -> None:
         """Read on in small steps until nothing is left."""

@@ -24,6 +24,7 @@ from tui.localpod.rehearsal.log_format import (
     LogFormat,
     accuracy_figures,
     glued,
+    run_figures,
     step_figures,
 )
 from tui.localpod.rehearsal.log_noise import noise
@@ -56,6 +57,7 @@ class Rehearsal:
         self.where = "before the first step"
         self._began = datetime.now()
         self._former_loss: float | None = None
+        self._run = run_figures(epochs=options.epochs, steps=options.steps, cores=options.workers * options.cores)
         self._due = time.monotonic()
         self._is_terminated = self._is_sleeping = False
 
@@ -148,13 +150,17 @@ class Rehearsal:
             loss=loss,
             rate=rate,
         )
-        return figures | {
-            "core": core,
-            "device": 1 if local == 0 and self.options.worker == 0 else 0,
-            "global_rate": rate * 0.98,
-            "former_loss": loss if former is None else former,
-            "time": datetime.now(),
-        }
+        return (
+            self._run
+            | figures
+            | {
+                "core": core,
+                "device": 1 if local == 0 and self.options.worker == 0 else 0,
+                "global_rate": rate * 0.98,
+                "former_loss": loss if former is None else former,
+                "time": datetime.now(),
+            }
+        )
 
     def _misbehave(self, total: int) -> None:
         if self.options.crash_at == total and self.options.worker == self.options.crash_worker:
@@ -186,7 +192,7 @@ class Rehearsal:
     def _print_as_leader(self, templates: Sequence[str], **figures: Any) -> None:
         """Print lines that only the first worker prints."""
         if self.options.worker == 0:
-            self._print_all(templates, time=datetime.now(), **figures)
+            self._print_all(templates, time=datetime.now(), **self._run, **figures)
 
     def _write(self, data: bytes) -> None:
         if self._is_terminated:

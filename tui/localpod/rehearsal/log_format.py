@@ -46,6 +46,18 @@ class ProgressBar(float):
         return (filled * int(self * width + _EPSILON)).ljust(width, empty)
 
 
+def run_figures(*, epochs: int, steps: int, cores: int) -> dict[str, Any]:
+    """Return the figures of a whole run with epochs of `steps` steps."""
+    return {
+        "epochs": epochs,
+        "steps": steps,
+        "all_steps": epochs * steps,
+        "cores": cores,
+        "batch": BATCH,
+        "all_samples": steps * BATCH * cores,
+    }
+
+
 def step_figures(*, epoch: int, step: int, steps: int, total: int, loss: float, rate: float) -> dict[str, Any]:
     """Return a step's figures; `steps` is the epoch's length, `total` counts over all epochs, `rate` is samples/s."""
     share = (step + 1) / steps
@@ -54,7 +66,6 @@ def step_figures(*, epoch: int, step: int, steps: int, total: int, loss: float, 
         "epoch_index": epoch - 1,
         "epochs_done": epoch - 1 + step / steps,
         "step": step,
-        "steps": steps,
         "steps_done": step + 1,
         "total": total,
         "consumed": total * BATCH,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from tui.logs.attribution.launcher_prefixes import read_launcher_prefix
 from tui.logs.attribution.xla_dist_prefix import PREFIX, read_prefix
 from tui.logs.dialects.dialect import Dialect, Kind, LineMatch
+from tui.logs.dialects.printed_totals import find_printed_totals
 
 _DIGITS_ALIKE = bytes.maketrans(b"123456789", b"000000000")
 
@@ -204,7 +205,7 @@ def _found(match: LineMatch, text: bytes) -> DialectMatch:
     glued = start > 2 and any(
         prefix["address"] is not None for prefix in PREFIX.finditer(text, max(0, start - GLUED_WITHIN_BYTES), start)
     )
-    return DialectMatch(start, spans, glued)
+    return DialectMatch(start, spans + find_printed_totals(text, spans), glued)
 
 
 def _is_bare(line: bytes) -> bool:

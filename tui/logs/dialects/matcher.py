@@ -13,6 +13,7 @@ from tui.logs.dialects.dialect import SUFFIXES, Dialect, Kind, Role
 from tui.logs.dialects.facts import read_cluster, read_span
 from tui.logs.dialects.match_cache import GLUED_WITHIN_BYTES, DialectMatch, DialectReader, LineMatches
 from tui.logs.dialects.multiline import OpenHeaders, Row
+from tui.logs.dialects.printed_totals import PRINTED_TOTALS
 from tui.logs.dialects.rates import kind_of, number, rate_of
 from tui.logs.dialects.registry import TRAINING
 from tui.logs.dialects.step_bars import HeldSample, StepBars
@@ -35,6 +36,9 @@ _FIGURES: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("train_began", "train_ended", "test_ended"), str),
 }
 """Parsers of an epoch's values by name; the others are floats."""
+
+_TOTALS = ("total_steps", "total_epochs", "steps_per_epoch", *PRINTED_TOTALS.values())
+"""Facts that are the number of all steps or epochs."""
 
 
 class Matcher:
@@ -231,8 +235,11 @@ class Matcher:
             stream.line_offset,
         )
         add = self._state.queue.add if dialect.role is Role.PACE else self._state.add_sample
-        for sample in (record,) if dialect is TRAINING else self._stage.samples(dialect, values, record):
+        samples = (record,) if dialect is TRAINING else self._stage.samples(dialect, values, record)
+        for sample in samples:
             add(sample)
+        if samples:
+            self._note_totals(values)
 
     def _test_row(self, values: Mapping[str, bytes], slot: int, now: float | None) -> None:
         self._state.queue.flush()
@@ -243,7 +250,10 @@ class Matcher:
     def _record_epoch(self, dialect: Dialect, raw: Mapping[str, bytes], slot: int) -> None:
         if "epoch" not in raw:  # it is a fraction
             return
-        figures = {name: _FIGURES.get(name, float)(value.decode()) for name, value in raw.items()}
+        self._note_totals(raw)
+        figures = {
+            name: _FIGURES.get(name, float)(value.decode()) for name, value in raw.items() if name not in _TOTALS
+        }
         epoch = figures.pop("epoch")
         self._state.queue.flush()
         self._state.epochs.add_figures(epoch, figures)
@@ -252,8 +262,16 @@ class Matcher:
             self._note_accuracy(figures["accuracy"])
         self._stage.name_epoch(slot, epoch, dialect.moment)
 
+    def _note_totals(self, values: Mapping[str, bytes]) -> None:
+        for name in _TOTALS:
+            if name in values:
+                self._state.facts[name] = int(values[name].replace(b",", b""))
+
     def _note_facts(self, values: Mapping[str, bytes]) -> None:
+        self._note_totals(values)
         for name, value in values.items():
+            if name in _TOTALS:
+                continue
             if name == "cluster":
                 self._state.facts[name] = read_cluster(value.decode("utf-8", "replace"))
             elif name == "total_train_time":

@@ -11,6 +11,7 @@ from typing import Protocol
 from tui.logs.dialects.catalogue_files import expand_parts
 from tui.logs.dialects.dialect import Dialect, Kind, Role
 from tui.logs.dialects.grammar.names_and_values import read_line
+from tui.logs.dialects.printed_totals import find_printed_totals
 
 _TABLE, _VALUE_TABLE = "table", "table of values"
 _ROW = Dialect(_TABLE, Kind.SAMPLE, (), b"")
@@ -141,9 +142,12 @@ class TableHeader:
             cells = self._beneath_names(line)
         if len(cells) != self._size or not all(map(self._fits, cells)):
             return None
-        values = {
-            name: match[0] for name, index in self._places.items() if (match := _compile(_VALUE).match(cells[index]))
-        }
+        values: dict[str, bytes] = {}
+        for name, index in self._places.items():
+            cell = cells[index]
+            if match := _compile(_VALUE).match(cell):
+                totals = find_printed_totals(cell, [(name, *match.span())])
+                values |= {name: match[0]} | {total: cell[start:end] for total, start, end in totals}
         values |= {} if bar is None else {name: value for name, value in bar.groupdict().items() if value is not None}
         if (self._is_counted and values.keys().isdisjoint(_COUNTS)) or "loss" not in values:
             return dialect, {}

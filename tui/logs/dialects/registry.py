@@ -11,6 +11,7 @@ from tui.logs.dialects.catalogue_files import join_pattern, read_catalogue
 from tui.logs.dialects.dialect import LOOSE_REACH, Dialect, Kind, Role
 from tui.logs.dialects.match_cache import DialectReader
 from tui.logs.dialects.multiline import OpenHeaders
+from tui.logs.dialects.printed_totals import PRINTED_TOTALS
 from tui.logs.dialects.rates import GROUPS as PACE_GROUPS
 from tui.logs.dialects.rates import rate_of
 from tui.logs.files.lines import segments_of, without_escapes
@@ -129,5 +130,5 @@ def _own_text(line: bytes) -> bytes:
     return line[launcher.length :] if launcher.message is None else without_escapes(launcher.message)
 
 
-_HELPING_GROUPS = ("q", "v", "total", "led", *PACE_GROUPS)
+_HELPING_GROUPS = ("q", "v", "total", "led", *PACE_GROUPS, *PRINTED_TOTALS.values())
 """Groups that are not columns: quotes, the total of a bar, the name of a rate."""

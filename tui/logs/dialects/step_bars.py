@@ -69,8 +69,12 @@ class StepBars:
         if bar is None:
             return sample
         values = {name: value for name, value in bar.groupdict().items() if value is not None}
-        total, self._totals[slot] = self._totals.get(slot), values["total"]
-        return sample._replace(values={**values, **sample.values}) if total in (None, values["total"]) else sample
+        total, self._totals[slot] = self._totals.get(slot), values["printed_steps"]
+        return (
+            sample._replace(values={**values, **sample.values})
+            if total in (None, values["printed_steps"])
+            else sample
+        )
 
     def finish(self, slot: int | None) -> list[HeldSample]:
         """Return the held sample of a worker (None: of all workers), since no other line will come."""
@@ -87,6 +91,7 @@ def _bar() -> re.Pattern[bytes]:
     """Return the pattern of a tqdm bar without other text."""
     return re.compile(
         expand_parts(
-            rb"\s{0,8}\d{1,3}%\|[^|\n]{0,1000}\| (?&STEP)/(?P<total>\d{1,12}) \[(?&BAR_RATE)[^\]\n]{1,80}\]\s{0,8}$"
+            rb"\s{0,8}\d{1,3}%\|[^|\n]{0,1000}\| (?&STEP)/(?P<printed_steps>\d{1,12}) "
+            rb"\[(?&BAR_RATE)[^\]\n]{1,80}\]\s{0,8}$"
         )
     )

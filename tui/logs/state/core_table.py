@@ -49,6 +49,8 @@ class CoreTable:
         self.first_nans = FirstNans()
         self.epoch_steps: dict[int, tuple[int, int]] = {}
         """Smallest and largest step of each epoch."""
+        self.first_epoch: int | None = None
+        """The smallest epoch that lines have named."""
         self._rows: dict[int, int] = {}
         self._index = _Index(self._rows)
         self.columns: dict[str, npt.NDArray[Any]] = {
@@ -250,6 +252,8 @@ class CoreTable:
     def _note_steps(self, epochs: Ints, steps: Ints) -> bool:
         """Note the first and last step of each epoch; return whether every sample names its epoch."""
         first, last = int(epochs.min()), int(epochs.max())
+        if first != UNKNOWN:
+            self.first_epoch = first if self.first_epoch is None else min(first, self.first_epoch)
         for epoch in range(first, last + 1) if last - first < _FEW_EPOCHS else np.unique(epochs).tolist():
             in_epoch = steps if first == last else steps[epochs == epoch]
             if len(in_epoch) and (highest := int(in_epoch.max())) != UNKNOWN:

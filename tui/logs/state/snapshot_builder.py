@@ -14,6 +14,7 @@ from tui.logs.snapshot import CoreState, Snapshot, freeze
 from tui.logs.state.core_table import CoreTable
 from tui.logs.state.demux_state import AT_THE_END, DemuxState
 from tui.logs.state.line_counts import LogSource
+from tui.logs.state.progress import progress_of
 from tui.logs.state.stragglers import find_behind, measure_paces
 
 _FEW = 2
@@ -76,6 +77,8 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
     facts_of = _workers(state, numbers, workers)
     listed = [UNKNOWN if facts.worker is None else facts.worker for facts in facts_of]
     dated = [source for source in state.sources if np.isfinite(source.last_seen)]
+    median_step = None if middle is None else int(columns["step"][middle])
+    median_epoch = _median_of(epoch[counting] if middle is None else epoch[[middle]])
     newest = max(dated, key=lambda source: source.last_seen, default=None)
     return Snapshot(
         **{name: freeze(column) for name, column in columns.items()},
@@ -98,8 +101,15 @@ def build_snapshot(state: DemuxState, now: float | None, *, partial: bool = Fals
         overlong=state.overlong,
         dropped=table.dropped,
         dialects=dict(state.matched),
-        median_step=None if middle is None else int(columns["step"][middle]),
-        median_epoch=_median_of(epoch[counting] if middle is None else epoch[[middle]]),
+        median_step=median_step,
+        median_epoch=median_epoch,
+        progress=progress_of(
+            state.facts,
+            median_epoch,
+            median_step,
+            first_epoch=table.first_epoch,
+            epoch_ranges=table.epoch_steps,
+        ),
         first_time=format_time(state.first_moment, LOG_TIME),
         last_time=None if newest is None else format_time(newest.last_seen, newest.last_kind),
         history=table.history,

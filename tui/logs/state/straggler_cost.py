@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tui.logs._compat_numpy import np
 from tui.logs.core_row import json_figure, optional_int
 from tui.logs.snapshot import Snapshot
+from tui.logs.state.progress import newest_count
 
 AS_FAST = 0.95
 """Share of the median pace from which a core that is behind has no slower steps: it stopped, or ended earlier."""
@@ -104,9 +105,7 @@ def seconds_per_step(snapshot: Snapshot) -> float | None:
     newest = (pod.epoch == pod.epoch[-1]) & (pod.step >= 0) & (pod.time > snapshot.history.restarted)
     step, time = pod.step[newest], pod.time[newest]
     if pod.epoch[-1] < 0:
-        highest, later = np.maximum.accumulate(step), np.maximum.accumulate(step[::-1])[::-1]
-        ends = np.flatnonzero((step[1:] < step[:-1]) & (later[1:] <= highest[:-1]))
-        begin = int(ends[-1]) + 1 if len(ends) else 0
+        begin = newest_count(step)
         step, time = step[begin:], time[begin:]
     first_lines = np.flatnonzero(np.diff(step) > 0)[-RECENT_STEPS:] + 1
     if len(first_lines) < 2 or time[first_lines[-1]] <= time[first_lines[0]]:
