@@ -349,3 +349,19 @@ async def test_the_headline_shows_how_far_the_run_has_come_and_the_time_left(ope
         await until(pilot, lambda: "epoch 2/5  (38 %, 2m04s left)  step 9/10" in headline(app))
         directory.append_event("state", state="stopped")
         await until(pilot, lambda: "epoch 2/5  step 9/10" in headline(app))
+
+
+async def test_escape_clears_the_filter_of_a_pane_that_has_no_focus(operator: StageOperator) -> None:
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory) as (app, pilot):
+        cores = app.screen.query_one(CoreTableWidget)
+        await until(pilot, lambda: cores.row_count() == 32)
+        cores.set_filter("31")
+        assert cores.row_count() == 1
+        app.screen.query_one(LogPane).focus()
+        await pilot.pause()
+        await pilot.press("escape")
+        assert isinstance(app.screen, RunScreen)
+        assert cores.row_count() == 32
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))

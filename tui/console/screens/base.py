@@ -114,12 +114,12 @@ class MainScreen(Screen[None]):
         return focused if isinstance(focused, LineView) else None
 
     def drop_filter(self) -> bool:
-        """Clear the filter of the focused pane; return whether there was one."""
-        target = self.focused
-        if not isinstance(target, LineView) or not target.filter_text:
-            return False
-        target.set_filter("")
-        return True
+        """Clear the filter of the focused pane, else of another one; return whether there was one."""
+        panes = [pane for pane in (self.focused, *self.query(LineView)) if isinstance(pane, LineView)]
+        filtered = next((pane for pane in panes if pane.filter_text), None)
+        if filtered is not None:
+            filtered.set_filter("")
+        return filtered is not None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Disable `/` inside an input. It has priority, so that what is typed right after it is the filter."""
