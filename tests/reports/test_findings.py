@@ -299,3 +299,17 @@ def test_a_rate_has_its_unit_and_only_additive_rates_are_added(line: str, short:
     printed = rate_in_words(snapshot.rate_total, snapshot.rate_median, snapshot.rate_unit, snapshot.rate_source)
     assert printed is not None
     assert printed.startswith(words)
+
+
+def test_cores_of_a_worker_that_hangs_share_a_sentence() -> None:
+    hung = [Finding("behind", core, 1, "10.0.0.2", pace=0.25, steps_behind=90) for core in (4, 5, 6, 7)]
+    slow = Finding("slow", 9, 2, "10.0.0.3", pace=0.5)
+    listed = [text for text, _ in sentences([*hung, slow], is_over=False)]
+    assert listed == [
+        "worker 1 (cores 4-7, 10.0.0.2) is 90 steps behind, at 25 % of the median pace",
+        "core 9 (worker 2, 10.0.0.3) is slow, at 50 % of the median pace: the others wait for it 50 % of the time",
+    ]
+    unplaced = [Finding("behind", core, None, None, steps_behind=90) for core in (4, 5)]
+    assert [text for text, _ in sentences(unplaced, is_over=True)] == [
+        f"core {core} was 90 steps behind when the run ended" for core in (4, 5)
+    ]

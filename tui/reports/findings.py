@@ -183,18 +183,22 @@ def shown_figures(status: RunStatus, figures: LatestFigures | None) -> str:
     return str(figures or "") if status.is_training_again or not status.cause else ""
 
 
-def place_of(finding: Finding) -> str:
-    """Return `core 37 (worker 4, 127.0.4.5)`, without unknown parts."""
+def place_of(finding: Finding, cores: Sequence[int] = ()) -> str:
+    """Return `core 37 (worker 4, 127.0.4.5)`, without unknown parts; for several cores, their worker with them."""
     core, worker = (
         None if number is None else f"{noun} {number}"
         for noun, number in (("core", finding.core), ("worker", finding.worker))
     )
-    named, *location = [part for part in (core, worker, finding.address) if part] or ["the job"]
+    parts = (worker, name_ranks("core", cores), finding.address) if cores else (core, worker, finding.address)
+    named, *location = [part for part in parts if part] or ["the job"]
     return f"{named} ({', '.join(location)})" if location else named
 
 
 def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, Finding]]:
-    """Return a sentence for each of the first few findings of a kind, and one for the cores of the others."""
+    """Return a sentence for each of the first few findings of a kind, and one for the cores of the others.
+
+    Cores of a worker with the same sentence share one: a worker that hangs stops all of its cores.
+    """
     listed: list[tuple[str, Finding]] = []
     for lasting in (True, False):
         for is_loss in (True, False):
@@ -202,19 +206,27 @@ def sentences(findings: Sequence[Finding], *, is_over: bool) -> list[tuple[str, 
                 finding for finding in findings if finding.is_open is lasting and (finding.kind == LOSS) is is_loss
             ]
             alike.sort(key=lambda finding: -(finding.share or 0.0))
-            listed += [(sentence(finding, is_over=is_over), finding) for finding in alike[:MOST_NAMED]]
-            rest = alike[MOST_NAMED:]
-            if rest:
-                cores = [finding.core for finding in rest if finding.core is not None]
-                workers = (finding.worker for finding in rest if finding.worker is not None)
-                named = name_ranks("core", cores) if cores else name_ranks("worker", workers)
-                listed.append((f"also {named}", rest[0]))
+            groups: dict[object, list[Finding]] = {}
+            for finding in alike:
+                of_worker = sentence(replace(finding, core=None), is_over=is_over)
+                is_placed = finding.worker is not None and finding.core is not None
+                groups.setdefault(of_worker if is_placed else finding.key, []).append(finding)
+            named, rest = [*groups.values()][:MOST_NAMED], [*groups.values()][MOST_NAMED:]
+            for group in named:
+                cores = [finding.core for finding in group if finding.core is not None] if len(group) > 1 else []
+                listed.append((sentence(group[0], cores, is_over=is_over), group[0]))
+            others = [finding for group in rest for finding in group]
+            if others:
+                cores = [finding.core for finding in others if finding.core is not None]
+                workers = (finding.worker for finding in others if finding.worker is not None)
+                place = name_ranks("core", cores) if cores else name_ranks("worker", workers)
+                listed.append((f"also {place}", others[0]))
     return listed
 
 
-def sentence(finding: Finding, *, is_over: bool) -> str:
-    """Return one finding as a sentence, in the past tense for a run that is over."""
-    place = place_of(finding)
+def sentence(finding: Finding, cores: Sequence[int] = (), *, is_over: bool) -> str:
+    """Return one finding, also of all these cores, as a sentence, in the past tense for a run that is over."""
+    place = place_of(finding, cores)
     if finding.kind == LOSS:
         return _of_loss(finding, place, is_over=is_over)
     if finding.recovered:
