@@ -248,6 +248,7 @@ def test_the_logs_of_all_workers_are_uploaded_with_a_report(
 def test_status_says_how_long_a_job_waited_for_data(pod: LocalPod) -> None:
     line = "| Training Device=xla:0/0 Epoch=1 Step=0 Loss=1.0 Rate=1.0 GlobalRate=1.0 Time=00:00:00"
     script = f"echo '{line}'; echo 'Epoch 1 waited for data 1.50 s, 7.5% of the time; longest 2.00 s on core 0'"
+    pod.call("stop", "night")  # alive if only some of these tests are run
     done = pod.call("launch", "local", "--name", "waits", "--runtime", "none", "--", "sh", "-c", script)
     assert done.code == 0, done.errors
     assert pod.call("status", "waits", "--json").document["data_wait_share"] == 0.075

@@ -161,3 +161,9 @@ def test_hostile_totals_are_bounded() -> None:
         snapshot = read([f"step 5/{total} loss=0.5", f"step 6/{total} loss=0.4"])
         assert len(snapshot) == 1
         assert snapshot.progress is None or snapshot.progress.steps == int("9" * 12)
+
+
+def test_the_place_names_what_is_known() -> None:
+    assert read([homemade(2, 40, 10, 391)]).place == ("epoch 2 of 10", "step 40 of 391")
+    assert read(["step 40 loss=0.5", "step 50 loss=0.4"]).place == ("step 50",)
+    assert read(["no samples"]).place == ()

@@ -75,9 +75,7 @@ def row_of(directory: RunDirectory, **how: bool) -> dict[str, object]:
 def test_the_status_has_the_progress_and_the_time_left_of_a_live_run(directory: RunDirectory) -> None:
     assert document(directory)["progress"] is None
     write(directory, 0, b"64 training samples in 8 shards: 500 steps an epoch, 0 samples dropped\n", START + 450)
-    write(
-        directory, 0, b"resnet50, 10 classes, batch 8 on each of 8 cores, 2 epochs\n", START + 450
-    )
+    write(directory, 0, b"resnet50, 10 classes, batch 8 on each of 8 cores, 2 epochs\n", START + 450)
     progress = document(directory)["progress"]
     assert isinstance(progress, dict)
     step = document(directory)["step"]

@@ -75,7 +75,7 @@ def test_redrawn_bars_are_samples_of_one_line_and_of_a_worker() -> None:
     summary = summary_of("\r".join(map(bar.format, (1, 2))), facts=RunFacts("x", is_run=False), worker=None)
     text = write_text(summary)
     assert "A saved log of 1 line with 2 training samples." in text
-    assert "Ended at epoch 0, step 2, on 1 worker; loss 2.5" in text
+    assert "Ended at epoch 0, step 2 of 10, on 1 worker; loss 2.5" in text
 
 
 class TestSummary:

@@ -256,6 +256,17 @@ class Snapshot:
         value = self.facts.get("data_wait_percent")
         return None if value is None else float(value) / 100
 
+    @property
+    def place(self) -> tuple[str, ...]:
+        """Return how far the median core has come: `epoch 2 of 10`, `step 40 of 391`, without what is unknown."""
+        epochs, steps = (None, None) if self.progress is None else (self.progress.epochs, self.progress.steps)
+        reached = (("epoch", self.median_epoch, epochs), ("step", self.median_step, steps))
+        return tuple(
+            f"{name} {number}" if total is None else f"{name} {number} of {total}"
+            for name, number, total in reached
+            if number is not None
+        )
+
     def seconds_left(self) -> float | None:
         """Return the seconds from the newest line until the run is done (see `Progress`); None if unknown."""
         if self.progress is None or self.history is None:

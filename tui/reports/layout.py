@@ -126,8 +126,7 @@ def _success(lasted: str, restarts: int) -> str:
 
 def _describe_end(summary: Summary) -> str:
     snapshot = summary.snapshot
-    reached = (("epoch", snapshot.median_epoch), ("step", snapshot.median_step))
-    position = ", ".join(f"{name} {value}" for name, value in reached if value is not None)
+    position = ", ".join(snapshot.place)
     begin = "Ended at" if summary.facts.is_final else "At"
     text = f"{begin} {position or 'an unknown step'}, on {format_count(len(summary.cores), snapshot.noun)}"
     if summary.loss is not None:
