@@ -22,6 +22,7 @@ from tui.ssh.exec.script_protocol import Answer, parse_answers
 pytestmark = [needs_linux, pytest.mark.timing]
 HERE = '"$HOME/.tpu-tui/runs/$TPU_TUI_RUN/0"'
 WAIT = 'while [ ! -e "$HOME/end" ]; do sleep 0.05; done'
+BEGIN = 'while [ ! -e "$HOME/take" ]; do sleep 0.05; done'
 TAKEN = {
     "removed": "rm log",
     "renamed": "mv log log.1",
@@ -43,7 +44,7 @@ ELSEWHERE = ("directory removed", "directory renamed", "runs removed", "all remo
 
 
 def job(taken: str, end: str = "exit 5") -> str:
-    return f"HERE={HERE}; cd {HERE}; echo one; sleep 0.2; {TAKEN[taken]}; cd /; echo two; {WAIT}; echo three; {end}"
+    return f"HERE={HERE}; cd {HERE}; echo one; {BEGIN}; {TAKEN[taken]}; cd /; echo two; {WAIT}; echo three; {end}"
 
 
 def follow(worker: PipeWorker, run: Run, offset: int, seconds: int) -> tuple[list[Answer], bytes]:
@@ -55,6 +56,7 @@ def follow(worker: PipeWorker, run: Run, offset: int, seconds: int) -> tuple[lis
 def running(worker: PipeWorker, run: Run, taken: str) -> None:
     """Launch a run, and wait until its job has removed what `taken` names."""
     worker.launch(run).through()
+    (worker.home / "take").touch()
     wait_until(lambda: b"two" in follow(worker, run, 0, 1)[1])
     if taken == "directory removed":
         shutil.rmtree(worker.directory(run), ignore_errors=True)  # as a cleaner that runs repeatedly does
@@ -67,6 +69,7 @@ def test_a_log_taken_away_by_its_job_is_followed_to_its_last_byte(worker: PipeWo
     launch.through()
     made = build_call("follow", run.id, 0, 0, 600, 0, run_root=run.run_root)
     before = worker.open(made)
+    (worker.home / "take").touch()
     wait_until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
     assert follow(worker, run, 4, 1)[1] == b"two\n"
     (worker.home / "end").touch()
@@ -111,8 +114,8 @@ def test_a_job_that_took_its_directory_away_is_listed_and_stopped(worker: PipeWo
     run = a_run("sh", "-c", job(taken, "sleep 1000"))
     worker.launch(run).through()
     tag = tag_of(worker, run)
-    running_ = tagged(tag)
-    assert running_
+    assert tagged(tag)
+    (worker.home / "take").touch()
     wait_until(lambda: follow(worker, run, 0, 1)[1] == b"one\ntwo\n")
     assert worker.ask("status", run)[0][0].text.split()[2] == "running"
     assert run.id in {answer.text.split()[0] for answer in worker.ask("list", run)[0] if answer.word == "run"}
@@ -142,6 +145,7 @@ def test_a_directory_taken_away_during_the_stop_hides_no_exit_code(worker: PipeW
 @pytest.mark.parametrize("taken", ELSEWHERE)
 def test_no_second_run_starts_while_one_whose_directory_is_gone_is_running(worker: PipeWorker, taken: str) -> None:
     run = a_run("sh", "-c", job(taken, "sleep 1000"))
+    (worker.home / "take").touch()
     running(worker, run, taken) if taken != "directory removed" else worker.launch(run).through()
     wait_until(lambda: b"two" in follow(worker, run, 0, 1)[1])
     if taken == "all removed":
