@@ -26,17 +26,14 @@ def add_command(commands: Commands) -> None:
 
 async def compare_runs(args: argparse.Namespace, operator: Operator, out: Output) -> int:
     """Print a column for each run; as JSON an object for each, in the given order."""
-    from tui.reports.comparison import compare, comparison_rows, comparison_texts
+    from tui.reports.comparison import comparison_rows, comparison_texts
 
     if len(args.refs) < 2:
         raise UsageError("compare needs at least two runs or logs", remedy=f"tpu-tui compare {args.refs[0]} OTHER")
-    summaries, code = [], 0
-    for ref in args.refs:
-        source, source_code = await open_source(ref, operator, out, offline=args.offline)
-        summaries.append(await operator.reports.summarize(source))
-        if source_code or print_read_problem(source, out):
-            code = OutOfReachError.exit_code
-    compared = compare(summaries)
+    opened = [await open_source(ref, operator, out, offline=args.offline) for ref in args.refs]
+    compared = await operator.reports.compare([source for source, _ in opened])
+    is_partial = [source_code or print_read_problem(source, out) for source, source_code in opened]
+    code = OutOfReachError.exit_code if any(is_partial) else 0
     if out.as_json:
         out.document([run.to_json() for run in compared])
         return code

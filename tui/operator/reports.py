@@ -18,6 +18,7 @@ from tui.operator.logs import Logs
 from tui.operator.runs import Runs
 from tui.planning.scaling_ladder import FinishedRun, Ladder, is_comparable, make_ladders
 from tui.pod.run import Run, RunState, is_rehearsal_command
+from tui.reports.comparison import Compared, compare
 from tui.reports.curves import chart_of
 from tui.reports.facts import source_of, summary_of_log, summary_of_run, title_of
 from tui.reports.rates import rate_over_run
@@ -72,6 +73,10 @@ class Reports:
         thresholds = self._connections.settings.thresholds
         summarize = partial(summary_of_run, dialects=self._logs.dialects, thresholds=thresholds)
         return await asyncio.to_thread(summarize, source)
+
+    async def compare(self, sources: Sequence[RunDirectory | SavedLog]) -> tuple[Compared, ...]:
+        """Compare runs and saved logs; the first one is the baseline."""
+        return compare([await self.summarize(source) for source in sources])
 
     async def write(
         self,

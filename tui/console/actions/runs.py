@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from tui.console.data.ongoing_work import StopProgress
 from tui.console.data.tasks import to_problem
+from tui.console.render.comparison import format_comparison
 from tui.console.render.freshness import is_unattended
+from tui.console.screens.dialog import TextDialog
 from tui.console.screens.stop import StopDialog
 from tui.operator.run_watcher import CATCH_UP_INTERVAL_S, MirrorCatchUp
 from tui.pod.run import RunState
+from tui.settings.command_line import command_line
 
 if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
@@ -38,6 +41,8 @@ class RunActions:
         """By run ID: when a keeper may be started again (the store's clock), and the pause after that."""
         self._live_ids: frozenset[str] = frozenset()
         """The listed runs that had not ended at the last look."""
+        self.marked: dict[str, RunDirectory] = {}
+        """The runs to compare by their IDs, in the order in which they were marked."""
 
     def take(self, statuses: Sequence[RunStatus], shown: str) -> None:
         """Take the listed runs: start missing keepers, and announce each run that has ended since the last call.
@@ -156,6 +161,30 @@ class RunActions:
             progress.done = True
             self._app.ongoing.stops.pop(directory.id, None)
         self._app.notify(f"{directory.id}: {progress.summary}", timeout=6)
+
+    def mark(self, directory: RunDirectory | None) -> None:
+        """Mark a run as one to compare, or take the mark away."""
+        if directory is None:
+            self._app.notify(NO_RUN, timeout=3)
+        elif self.marked.pop(directory.id, None) is None:
+            self.marked[directory.id] = directory
+
+    def compare(self, chosen: RunDirectory | None) -> None:
+        """Show the marked runs side by side, the first one being the baseline; with one mark, also the chosen run."""
+        directories = {run_id: marked for run_id, marked in self.marked.items() if marked.path.exists()}
+        if len(directories) < 2 and chosen is not None:
+            directories[chosen.id] = chosen
+        if len(directories) < 2:
+            self._app.notify("To compare runs, mark two or more with the space bar first", timeout=4)
+            return
+        self._app.notify("Reading the logs…", timeout=2)
+        self._app.tasks.start("compare", self._compare([*directories.values()]), self._app.show_error)
+
+    async def _compare(self, directories: Sequence[RunDirectory]) -> None:
+        operator = self._app.operator
+        text = format_comparison(await operator.reports.compare(directories))
+        command = command_line(operator.settings, "compare", *(directory.id for directory in directories))
+        self._app.push_screen(TextDialog("comparison", text, command))
 
     def report(self, source: RunDirectory | SavedLog | None) -> None:
         """Write a report: a run's into its own directory, a saved log's into the current one."""

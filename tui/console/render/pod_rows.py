@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timezone
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,8 @@ RUN_COLUMNS = (
     Column("latest", "latest", 16, rank=1, flexible=3, wanted=36),
     Column("command", "command", 24, rank=4, flexible=1),
 )
+MARK = "✓"
+"""The sign before a run that is marked for a comparison."""
 START_REMEDIES = (
     ("gcloud auth application-default login", "log in to Google Cloud"),
     ("tpu-tui --project P --zone Z", "look in this project and zone"),
@@ -249,6 +252,12 @@ def make_run_row(status: RunStatus, now: float, latest: LatestFigures | None = N
         ),
         {"id": status.run.id[-20:], "elapsed": seconds, "exits": None, "keeper": None},
     )
+
+
+def mark_row(row: TableRow) -> TableRow:
+    """Return the row of a run with a mark: it is one of those to compare."""
+    name, *cells = row.cells
+    return replace(row, cells=(name._replace(text=f"{MARK} {name.text}", tone="accent"), *cells))
 
 
 def count_runs(statuses: Sequence[RunStatus], shown: int, filter_text: str) -> str:

@@ -132,7 +132,7 @@ class LiveDialog(Dialog[Answer]):
 
 
 class TextDialog(Dialog[None]):
-    """A text to read, scrolled with the arrow keys."""
+    """A text to read, scrolled with the arrow keys; `command` prints the same."""
 
     AUTO_FOCUS = "#reading"
 
@@ -146,8 +146,13 @@ class TextDialog(Dialog[None]):
         Binding("q,enter,question_mark", "leave", "Back", show=False),
     ]
 
-    def __init__(self, title: str, text: str) -> None:
+    def __init__(self, title: str, text: str, command: str = "") -> None:
         super().__init__(text, title=title, classes="-reading")
+        self._command = command
+
+    def equivalent(self) -> str:
+        """Return the command."""
+        return self._command
 
     def body(self) -> Sequence[Widget]:
         """Return the text."""

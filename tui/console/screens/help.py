@@ -21,6 +21,7 @@ SIDEWAYS = ("scroll_", "page_")
 _SIGNS = {
     "slash": "/",
     "dollar_sign": "$",
+    "equals_sign": "=",
     "exclamation_mark": "!",
     "colon": ":",
     "question_mark": "?",

@@ -50,6 +50,8 @@ class PodScreen(MainScreen):
         Binding("dollar_sign", "resources", "Resources", tooltip="Resources: what costs money", id="resources"),
         Binding("r", "refresh", "Refresh slices", show=False, id="refresh"),
         Binding("a", "every_run", "Show or hide runs of other projects", show=False, id="runs.all"),
+        Binding("space", "mark_run", "Mark the run for a comparison", show=False, id="runs.mark"),
+        Binding("equals_sign", "compare_runs", "Compare the marked runs", show=False, id="runs.compare"),
         *(
             Binding(f"{number}", f"pane('{name}')", name.capitalize(), show=False, id=f"pane.{name}")
             for number, name in enumerate((*UPPER_PANES, "runs"), 1)
@@ -193,6 +195,7 @@ class PodScreen(MainScreen):
             table.set_empty("Runs unknown" if reading.problems else hidden or self.NO_RUNS)
         rows = tuple(self._run_row(status, moment, figures.get(status.run.id)) for status in statuses)
         self._run_rows = {run_id: self._run_rows[run_id] for run_id in self._runs}
+        rows = tuple(pod_rows.mark_row(row) if row.key in self.actions.runs.marked else row for row in rows)
         if rows != table.rows:
             table.show(rows)
         count = pod_rows.count_runs(statuses, table.row_count(), table.filter_text)
@@ -294,6 +297,15 @@ class PodScreen(MainScreen):
         """Show or hide the runs of other projects and hosts files."""
         self._shows_every_run = not self._shows_every_run
         self._seen.pop("runs", None)
+
+    def action_mark_run(self) -> None:
+        """Mark the run under the cursor as one to compare, or take the mark away."""
+        self.actions.runs.mark(self.chosen_run())
+        self._seen.pop("runs", None)
+
+    def action_compare_runs(self) -> None:
+        """Compare the marked runs; with one mark, also the run under the cursor."""
+        self.actions.runs.compare(self.chosen_run())
 
     def action_resources(self) -> None:
         """Show what costs money."""
