@@ -45,6 +45,7 @@ async def test_marked_runs_are_compared(operator: StageOperator, size: tuple[int
         figures = {words[0]: words[1:] for line in text.splitlines() if (words := line.split())}
         assert figures["step"] == ["45", "95"]
         assert figures["cores"] == ["32", "32"]
+        assert isinstance(app.screen, TextDialog)
         assert f"compare {first.id} {second.id}" in app.screen.equivalent()
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
