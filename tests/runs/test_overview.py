@@ -6,7 +6,9 @@ import contextlib
 import os
 import random
 import socket
+import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -143,6 +145,18 @@ def test_new_deleted_and_updated_runs_are_noticed(home: Path) -> None:
     assert [status.run.id for status in overview.read_statuses()] == [third.id, first.id]
     assert overview.read_statuses()[1].run.code_hash == "abc"
     assert overview.directory(first.id).run.code_hash == "abc"
+
+
+def test_each_of_two_threads_lists_every_run(home: Path) -> None:
+    ids = {ended(home, number).id for number in range(20)}
+    listing, interval = RunListing(home), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            listed = [*threads.map(lambda _: {status.run.id for status in listing.read_statuses()}, range(20))]
+    finally:
+        sys.setswitchinterval(interval)
+    assert listed == [ids] * 20
 
 
 def test_a_keeper_of_an_ended_run_is_noticed_when_it_starts_and_when_it_ends(home: Path) -> None:

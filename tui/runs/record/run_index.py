@@ -159,7 +159,7 @@ class _Seen(NamedTuple):
 
 
 class RunListing:
-    """The runs of a home."""
+    """The runs of a home. Several threads may list them at the same time."""
 
     def __init__(self, runs_home: Path) -> None:
         self.runs_home = runs_home
@@ -173,14 +173,14 @@ class RunListing:
 
         A run that is over and has no keeper is read again only when its files have changed.
         """
-        before, self._seen = self._seen, {}
+        before, seen = self._seen, {}
         for path in run_paths(self.runs_home)[:newest]:
             entry = _read_again(path, before.get(path), problems)
             if entry is not None:
-                self._seen[path] = entry
-        order = newest_first(entry.directory for entry in self._seen.values())
-        self._directories = {directory.id: directory for directory in order}
-        return [self._seen[directory.path].status for directory in order]
+                seen[path] = entry
+        order = newest_first(entry.directory for entry in seen.values())
+        self._seen, self._directories = seen, {directory.id: directory for directory in order}
+        return [seen[directory.path].status for directory in order]
 
     def directory(self, run: str) -> RunDirectory:
         """Return the directory of a listed run, which may have another name than its id. Raises KeyError."""
