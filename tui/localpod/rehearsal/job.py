@@ -150,17 +150,15 @@ class Rehearsal:
             loss=loss,
             rate=rate,
         )
-        return (
-            self._run
-            | figures
-            | {
-                "core": core,
-                "device": 1 if local == 0 and self.options.worker == 0 else 0,
-                "global_rate": rate * 0.98,
-                "former_loss": loss if former is None else former,
-                "time": datetime.now(),
-            }
-        )
+        return {
+            **self._run,
+            **figures,
+            "core": core,
+            "device": 1 if local == 0 and self.options.worker == 0 else 0,
+            "global_rate": rate * 0.98,
+            "former_loss": loss if former is None else former,
+            "time": datetime.now(),
+        }
 
     def _misbehave(self, total: int) -> None:
         if self.options.crash_at == total and self.options.worker == self.options.crash_worker:

@@ -69,12 +69,9 @@ class StepBars:
         if bar is None:
             return sample
         values = {name: value for name, value in bar.groupdict().items() if value is not None}
-        total, self._totals[slot] = self._totals.get(slot), values["printed_steps"]
-        return (
-            sample._replace(values={**values, **sample.values})
-            if total in (None, values["printed_steps"])
-            else sample
-        )
+        before, self._totals[slot] = self._totals.get(slot), values["printed_steps"]
+        is_same = before in (None, values["printed_steps"])
+        return sample._replace(values={**values, **sample.values}) if is_same else sample
 
     def finish(self, slot: int | None) -> list[HeldSample]:
         """Return the held sample of a worker (None: of all workers), since no other line will come."""
