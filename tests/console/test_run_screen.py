@@ -365,3 +365,15 @@ async def test_escape_clears_the_filter_of_a_pane_that_has_no_focus(operator: St
         assert cores.row_count() == 32
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, PodScreen))
+
+
+async def test_escape_leaves_a_run_whose_filtered_pane_is_behind_a_tab(operator: StageOperator) -> None:
+    directory = running(operator, trained=range(0, 20, 5))
+    async with opened_run(operator, directory, SMALL) as (app, pilot):
+        cores = app.screen.query_one(CoreTableWidget)
+        await until(pilot, lambda: cores.row_count() == 32)
+        cores.set_filter("31")
+        await pilot.press("3")
+        await until(pilot, lambda: app.screen.query_one(LogPane).has_focus and not cores.is_on_screen)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, PodScreen))

@@ -114,9 +114,9 @@ class MainScreen(Screen[None]):
         return focused if isinstance(focused, LineView) else None
 
     def drop_filter(self) -> bool:
-        """Clear the filter of the focused pane, else of another one; return whether there was one."""
+        """Clear the filter of the focused pane, else of another one in view; return whether there was one."""
         panes = [pane for pane in (self.focused, *self.query(LineView)) if isinstance(pane, LineView)]
-        filtered = next((pane for pane in panes if pane.filter_text), None)
+        filtered = next((pane for pane in panes if pane.filter_text and pane.is_on_screen), None)
         if filtered is not None:
             filtered.set_filter("")
         return filtered is not None
