@@ -19,12 +19,14 @@ from tui.pod.worker import Worker
 from tui.runs.record.run_directory import RunDirectory
 
 ID = "gift-20260102-000000-aaaa"
+MACHINE = "127.91.0.1"
+"""An address that no other test uses: on 127.0.0.1, a test beside may try the port that it has just freed."""
 
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     """Return a socket that stands for the machine named in the record."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+    with closing(socket.create_server((MACHINE, 0))) as server:
         server.setblocking(False)
         yield server
 
@@ -33,7 +35,7 @@ def listener() -> Iterator[socket.socket]:
 def made(tmp_path: Path, listener: socket.socket) -> Path:
     """Return a directory of a live run, made for harm, that no home holds yet."""
     port = listener.getsockname()[1]
-    worker = Worker(0, internal_ip="127.0.0.1", port=port, host_keys=("ssh-ed25519 AAAA",))
+    worker = Worker(0, internal_ip=MACHINE, port=port, host_keys=("ssh-ed25519 AAAA",))
     job = JobOptions(("x",), on_end=(f"command:touch {tmp_path}/done",), restarts=3)
     directory = RunDirectory.create(tmp_path / "given", Run(id=ID, slice="pod", job=job, workers=(worker,)))
     directory.append_event("state", state="running", cause=None)
