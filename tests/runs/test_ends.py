@@ -13,6 +13,7 @@ import pytest
 
 from tests.runs.pipes import content_of, tagged
 from tests.runs.ssh_pod import Pod, over, unattended
+from tests.runs.test_worker_removed import kill_supervisors
 from tests.sshd import needs_sshd
 from tests.waiting import wait_until
 from tui.pod.run import RunState
@@ -50,6 +51,23 @@ def test_a_run_whose_workers_are_all_unreachable_is_lost_and_names_them(pod: Pod
     assert "attach" in (status.remedy or "")
     unattended(directory)
     assert status.exit_codes == (None, None, None)
+
+
+@pytest.mark.parametrize(("boot", "rebooted"), [("another boot\n", True), ("", False)], ids=["another", "unknown"])
+def test_a_reboot_is_named_only_if_the_boot_of_the_run_is_known(pod: Pod, boot: str, rebooted: bool) -> None:
+    directory = pod.running("sh", "-c", "echo on; exec sleep 1000")
+    followed(directory)
+    remote = pod.remote(directory, 1)
+    pod.workers[1].stop()
+    kill_supervisors(directory.run, worker=1)
+    for pid in tagged((remote / "tag").read_text().strip()):
+        os.kill(pid, signal.SIGKILL)
+    (remote / "boot").write_text(boot)
+    pod.workers[1].start()
+    status = over(directory)
+    note = "worker 1: the machine was rebooted; how its part of the run ended is not recorded"
+    assert (note in status.notes) is rebooted
+    assert (status.state, status.exit_codes[1]) == (RunState.LOST, None)
 
 
 def test_a_lost_run_revives_when_its_workers_answer_again(pod: Pod) -> None:

@@ -67,6 +67,22 @@ def test_a_job_that_is_stopped_before_it_starts_ends_its_launch_at_once(worker: 
     assert ended(worker, run)["exit"] == "143"
 
 
+def test_a_launch_that_a_stop_ends_leaves_no_directory_although_the_stop_writes_into_it(worker: PipeWorker) -> None:
+    run = a_run("true")
+    here, met = worker.directory(run), worker.root / "met"
+    # As rm does if a file was made since it listed the directory.
+    _run_before(
+        worker, "rm", f"case $2 in {here}) [ -e {met} ] || {{ : >{met}; echo 10 >{here}/cancel; exit 1; }} ;; esac"
+    )
+    launch = worker.launch(run)
+    assert launch.answer().word == "armed"
+    (here.parent / "stopped-0").touch()
+    launch.send(b"go!")
+    assert launch.answer().word == "disarmed"
+    assert met.exists()
+    assert not here.exists()
+
+
 def test_a_launch_that_is_being_undone_is_not_decided_yet(worker: PipeWorker) -> None:
     run = a_run("sh", "-c", "trap '' TERM; sleep 1000 & sleep 1000; wait")
     launch = worker.launch(run)

@@ -211,7 +211,7 @@ class Follower:
             if answer.word == "end" and complete:
                 return parse_outcome(answer)
             if answer.word == "lost" and complete:
-                if answer.name("boot") != answer.name("was"):
+                if _was_rebooted(answer.name("boot"), answer.name("was")):
                     await self._record_once("the machine was rebooted; how its part of the run ended is not recorded")
                 return WorkerOutcome(answer.number("code", MOST_EXIT_CODE), size=self._mirror.size, recorded=False)
         return None
@@ -236,8 +236,8 @@ class Follower:
         return answers
 
     async def _record_short_log(self, head: Answer) -> None:
-        same_boot = head.word_at(1) == head.word_at(2)
-        why = "the job or another program there cut it short" if same_boot else "a power loss there?"
+        rebooted = _was_rebooted(head.word_at(1), head.word_at(2))
+        why = "a power loss there?" if rebooted else "the job or another program there cut it short"
         text = f"its log is shorter than the {self._mirror.size} bytes of the mirror ({why}): the mirror is kept"
         # A console that may not start a keeper catches up every few seconds, each time with a new follower.
         if f"worker {self.worker}: {text}" not in status_of(self.directory).notes:
@@ -268,6 +268,11 @@ class Follower:
         if (subject or text) not in self._recorded:
             self._recorded.add(subject or text)
             await record(self.directory, "note", worker=self.worker, text=text)
+
+
+def _was_rebooted(boot: str | None, boot_of_run: str | None) -> bool:
+    """Return whether a worker has been booted since a run began; its files may have lost which boot that was."""
+    return bool(boot_of_run) and boot != boot_of_run
 
 
 def _broken_error(worker: int, error: Exception) -> WorkerError:

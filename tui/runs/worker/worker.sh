@@ -437,7 +437,8 @@ unmake() {
   trap '' PIPE
   remove_cgroup
   cd /
-  rm -rf "$tt_d"
+  # A stop may write into the directory meanwhile, which then cannot be removed at once.
+  for tt_w in 1 2 3 4 5; do rm -rf "$tt_d" 2>/dev/null && break; done
   tt_w=$tt_root/runs/$tt_run/keeper-$tt_worker
   # Fails if another keeper's launch took the place meanwhile: the earlier attempt stays aside.
   if [ -n "$tt_aside" ]; then mv -T "$tt_aside" "$tt_d" 2>/dev/null; else rm -f "$tt_w" "$tt_w.new"; fi
