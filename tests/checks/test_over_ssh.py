@@ -129,10 +129,9 @@ async def test_no_port_state_is_assumed_for_a_worker_that_refuses_the_login(sshd
     assert len([row for row in rows if row.check == "ports" and row.worker == 0]) == len(DEFAULT_PORTS)
 
 
-async def test_a_silent_port_is_filtered(sshd: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_port_is_filtered(sshd: Start) -> None:
     workers = sshd(), sshd()
     slice_ = slice_of(*(worker.worker for worker in workers))
-    monkeypatch.setattr("tui.checks.port_checks.PROBE_TIMEOUT_S", 0.5)
 
     with silent_port() as port:
         async with Fleet(slice_.workers, workers[0].access()) as fleet:
