@@ -113,7 +113,7 @@ async def test_compute_engine_that_fails_is_a_problem_and_hides_no_slice(pod: Gr
 async def test_a_cloud_tpu_api_that_fails_is_a_problem_and_hides_no_group(pod: GroupPod) -> None:
     await pod.group()
     endpoints = {**pod.settings.endpoints, "tpu": "127.0.0.1:9"}
-    inventory = cloud_inventory(replace(pod.settings, endpoints=endpoints), patience=0.2)
+    inventory = cloud_inventory(replace(pod.settings, endpoints=endpoints), patience=2.0)
 
     listing = await inventory.slices()
     found = await inventory.get("tpus", ZONE)

@@ -92,7 +92,7 @@ async def test_a_suspended_request_ends_the_wait_with_its_reason_and_the_next_st
 
 async def test_an_outage_does_not_end_the_wait_for_capacity(cloud: Cloud) -> None:
     cloud.service.faults.worker_capacity = 0
-    short_patience, lines = cloud.connect(patience=0.3), []
+    short_patience, lines = cloud.connect(patience=2.0), []
 
     async for step in short_patience.create(a_request(queue=QueueRequest())):
         lines.append(step.text)

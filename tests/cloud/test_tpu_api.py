@@ -116,7 +116,7 @@ async def test_a_zone_that_fails_is_a_problem_and_the_others_are_listed(cloud: C
     await asyncio.gather(cloud.make("near"), cloud.make("next", zone="local-b"))
     cloud.service.faults.unavailable["local-b"] = FOREVER
 
-    listing = await cloud.connect(patience=0.5, zones=("local-a", "local-b")).slices()
+    listing = await cloud.connect(zones=("local-a", "local-b")).slices()
 
     assert [slice_.path for slice_ in listing.slices] == ["local-a/near"]
     (problem,) = listing.problems

@@ -299,7 +299,7 @@ async def test_a_token_command_that_cannot_be_started_is_named(iap: IapServer) -
 async def test_a_token_command_that_takes_too_long_is_ended(iap: IapServer, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     command = ("sh", "-c", f"echo $$ >{pid}; exec sleep 600")
-    tunnels = IapTunnels(Access(user="me", iap_url=iap.url, token_command=command, connect_timeout=1.0))
+    tunnels = IapTunnels(Access(user="me", iap_url=iap.url, token_command=command, connect_timeout=3.0))
     with pytest.raises(SshError, match="no answer within"):
         await tunnels.open(IapTarget("p", "z", "machine", 22), 0)
     await until(lambda: not pid_exists(int(pid.read_text())), "the end of the command")
