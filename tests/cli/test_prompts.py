@@ -72,4 +72,4 @@ async def test_a_question_that_would_not_be_seen_is_refused(terminal: Terminal, 
     operator = Operator(Settings(tmp_path, project="here", zones=("europe-west4-a",)))
     args = parse(["slices", "reset", "request"])
     with pytest.raises(UsageError, match="refusing to reset request without confirmation"):
-        await asyncio.wait_for(args.run(args, operator, Output()), 10)
+        await asyncio.wait_for(args.run(args, operator, Output()), 60)

@@ -15,7 +15,7 @@ from tui.console.data.tasks import Tasks
 
 async def test_slices_that_are_wanted_before_the_first_paint_are_listed(operator: StageOperator) -> None:
     tasks, store = Tasks(), Store()
-    await asyncio.wait_for(Pollers(operator, store, tasks).wait_for_slices(), 5)
+    await asyncio.wait_for(Pollers(operator, store, tasks).wait_for_slices(), 60)
     assert store.get(SLICES).value == operator.listed.slices
     await tasks.close()
 

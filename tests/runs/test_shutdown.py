@@ -66,7 +66,7 @@ def test_the_output_and_exit_of_a_job_whose_vm_is_shut_down_are_recorded(pod: Po
     shut_down(pod.workers[1])
     wait_until(lambda: not tagged((remote / "tag").read_text().strip()))
     assert (remote / "log").read_bytes() == b"training\n" + SAVING_OUTPUT
-    wait_until((remote / "status").exists, seconds=10)
+    wait_until((remote / "status").exists)
     pod.workers[1].start()
     wait_until(lambda: status_of(directory).workers[1].ended)
     part = status_of(directory).workers[1]
