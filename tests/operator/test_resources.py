@@ -38,7 +38,8 @@ async def test_apis_that_fail_are_problems_and_the_rest_is_listed(project: Proje
 async def test_while_slices_are_unknown_no_disk_counts_as_unused(project: Project) -> None:
     project.compute.store.insert(DISKS, "zones/local-a", {"name": "data", "labels": OWN})
     assert [one.name for one in find_unused((await project.operator.resources.list_all()).resources)] == ["data"]
-    project.service.faults.refusals["ListNodes"] = [rpc_errors.permission_denied("tpu.nodes.list", PLACE)]
+    # The pairing of groups with TPU Nodes lists them as well.
+    project.service.faults.refusals["ListNodes"] = [rpc_errors.permission_denied("tpu.nodes.list", PLACE)] * 2
 
     listing = await project.operator.resources.list_all()
 
